@@ -1,0 +1,35 @@
+# The commands of this repository. `make run` runs the control plane, `make test` is everything that CI runs.
+
+TOOLS := target/tools
+CARGO_DENY := $(TOOLS)/bin/cargo-deny
+CARGO_DENY_VERSION := 0.20.2
+
+.PHONY: run test bench fmt clean lint deny audit
+
+run: ## build, then run the whole control plane on this machine
+	cargo run --release -p setpoint -- up
+
+test: lint deny ## everything that CI runs
+	cargo test --workspace
+
+lint:
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+
+deny: $(CARGO_DENY) ## licences, sources and duplicate versions of what we depend on
+	$(CARGO_DENY) check bans licenses sources
+
+audit: $(CARGO_DENY) ## known advisories; fetches the advisory database
+	$(CARGO_DENY) check advisories
+
+bench: ## all benchmarks, one line of figures each
+	cargo bench -p setpoint-store --bench store
+
+fmt:
+	cargo fmt --all
+
+clean:
+	cargo clean
+
+$(CARGO_DENY):
+	cargo install --locked --root $(TOOLS) --version $(CARGO_DENY_VERSION) cargo-deny
