@@ -1,0 +1,236 @@
+//! The bytes of the log: groups of commits, each with its checksum, chained to the one before.
+//!
+//! A group is what one write puts down. Its header says which group it follows (by checksum) and up to which revision the log was
+//! known to be durable when it was written: so a broken group that was durable once can be told from a torn tail.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use setpoint_api::Revision;
+use setpoint_api::kind::GroupResource;
+
+use crate::change::{Change, Draft, Expectation};
+use crate::facts::Fields;
+use crate::key::Key;
+
+const MAGIC: u32 = u32::from_le_bytes(*b"SPG1");
+
+/// Bytes of a group's header.
+pub(crate) const HEADER: usize = 40;
+
+/// Groups begin at multiples of this, so that a scan for one is quick.
+const ALIGN: usize = 8;
+
+const CLEAN: u32 = 1;
+
+/// A group being built: put commits in, then seal it.
+pub(crate) struct GroupWriter {
+    buffer: Vec<u8>,
+    base: Revision,
+    last: Revision,
+    commits: u32,
+}
+
+impl GroupWriter {
+    /// A group whose revisions come after `base`.
+    pub(crate) fn new(base: Revision) -> GroupWriter {
+        let mut buffer = Vec::with_capacity(4096);
+        buffer.resize(HEADER, 0);
+        GroupWriter { buffer, base, last: base, commits: 0 }
+    }
+
+    pub(crate) fn commits(&self) -> u32 {
+        self.commits
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Adds one commit of these changes.
+    pub(crate) fn commit(&mut self, revision: Revision, changes: &[Change]) {
+        assert!(revision > self.last, "revisions rise");
+        put_varint(&mut self.buffer, revision.get() - self.last.get());
+        put_varint(&mut self.buffer, changes.len() as u64);
+        for change in changes {
+            let json = change.next.as_ref().map(|draft| (draft.plain.as_slice(), [].as_slice()));
+            put_change(&mut self.buffer, &change.key, json);
+        }
+        self.last = revision;
+        self.commits += 1;
+    }
+
+    /// Completes the group and returns its bytes and its checksum.
+    pub(crate) fn seal(mut self, previous: u32, durable: Revision, clean: bool) -> (Vec<u8>, u32) {
+        let length = u32::try_from(self.buffer.len() - HEADER).expect("a group is far smaller than 4 GiB");
+        self.buffer.resize(self.buffer.len().next_multiple_of(ALIGN), 0);
+        let flags = if clean { CLEAN } else { 0 };
+        let mut header = Vec::with_capacity(HEADER);
+        header.extend_from_slice(&MAGIC.to_le_bytes());
+        header.extend_from_slice(&[0; 4]);
+        header.extend_from_slice(&length.to_le_bytes());
+        header.extend_from_slice(&previous.to_le_bytes());
+        header.extend_from_slice(&self.base.get().to_le_bytes());
+        header.extend_from_slice(&durable.get().to_le_bytes());
+        header.extend_from_slice(&flags.to_le_bytes());
+        header.extend_from_slice(&self.commits.to_le_bytes());
+        self.buffer[..HEADER].copy_from_slice(&header);
+        let crc = crc32c::crc32c(&self.buffer[8..]);
+        self.buffer[4..8].copy_from_slice(&crc.to_le_bytes());
+        (self.buffer, crc)
+    }
+}
+
+/// A group whose checksum holds.
+pub(crate) struct GroupReader<'a> {
+    pub(crate) crc: u32,
+    pub(crate) previous: u32,
+    pub(crate) base: Revision,
+    pub(crate) durable: Revision,
+    /// The store was closed in order right behind this group.
+    pub(crate) clean: bool,
+    /// Bytes of the whole group.
+    pub(crate) size: usize,
+    commits: u32,
+    payload: &'a [u8],
+}
+
+impl<'a> GroupReader<'a> {
+    /// The group at the beginning of `bytes`, if a whole one is there.
+    pub(crate) fn read(bytes: &'a [u8]) -> Option<GroupReader<'a>> {
+        let header = bytes.get(..HEADER)?;
+        let word = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().expect("four bytes"));
+        let double = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("eight bytes"));
+        if word(0) != MAGIC {
+            return None;
+        }
+        let end = HEADER.checked_add(word(8) as usize)?;
+        let crc = word(4);
+        let size = end.next_multiple_of(ALIGN);
+        if crc32c::crc32c(bytes.get(8..size)?) != crc {
+            return None;
+        }
+        Some(GroupReader {
+            crc,
+            previous: word(12),
+            base: Revision::new(double(16)),
+            durable: Revision::new(double(24)),
+            clean: word(32) & CLEAN != 0,
+            size,
+            commits: word(36),
+            payload: &bytes[HEADER..end],
+        })
+    }
+
+    /// The commits in order: revision and changes.
+    pub(crate) fn commits(
+        &self,
+        names: &mut ResourceNames,
+        fields: &dyn Fields,
+    ) -> Result<Vec<(Revision, Vec<Change>)>, &'static str> {
+        let mut at = Cursor(self.payload);
+        let mut revision = self.base.get();
+        let mut commits = Vec::new();
+        for _ in 0..self.commits {
+            let delta = at.varint()?;
+            revision = revision.checked_add(delta).filter(|_| delta > 0).ok_or("a revision that does not rise")?;
+            let count = at.varint()?;
+            let mut changes = Vec::new();
+            for _ in 0..count {
+                changes.push(at.change(names, fields)?);
+            }
+            commits.push((Revision::new(revision), changes));
+        }
+        if at.0.is_empty() { Ok(commits) } else { Err("bytes behind the last commit of a group") }
+    }
+}
+
+/// The first intact group at or after `from`, and where it begins.
+pub(crate) fn find_group(bytes: &[u8], from: usize) -> Option<(usize, GroupReader<'_>)> {
+    (from.next_multiple_of(ALIGN)..bytes.len()).step_by(ALIGN).find_map(|at| {
+        let group = GroupReader::read(&bytes[at..])?;
+        Some((at, group))
+    })
+}
+
+/// One allocation per resource name, however many objects are read.
+#[derive(Default)]
+pub(crate) struct ResourceNames(HashMap<(Box<str>, Box<str>), GroupResource>);
+
+impl ResourceNames {
+    fn get(&mut self, group: &str, resource: &str) -> GroupResource {
+        let key = (group.into(), resource.into());
+        self.0.entry(key).or_insert_with(|| GroupResource::new(group, resource)).clone()
+    }
+}
+
+/// Appends one change. The JSON may come in two parts.
+pub(crate) fn put_change(buffer: &mut Vec<u8>, key: &Key, json: Option<(&[u8], &[u8])>) {
+    buffer.push(u8::from(json.is_some()));
+    put_bytes(buffer, key.resource().group.as_bytes());
+    put_bytes(buffer, key.resource().resource.as_bytes());
+    put_bytes(buffer, key.path().as_bytes());
+    if let Some((head, tail)) = json {
+        put_varint(buffer, (head.len() + tail.len()) as u64);
+        buffer.extend_from_slice(head);
+        buffer.extend_from_slice(tail);
+    }
+}
+
+pub(crate) fn put_varint(buffer: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        buffer.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    buffer.push(value as u8);
+}
+
+fn put_bytes(buffer: &mut Vec<u8>, bytes: &[u8]) {
+    put_varint(buffer, bytes.len() as u64);
+    buffer.extend_from_slice(bytes);
+}
+
+/// Reads what the functions above wrote. Every error means damage: the checksum held, the content does not make sense.
+pub(crate) struct Cursor<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Cursor<'a> {
+    pub(crate) fn varint(&mut self) -> Result<u64, &'static str> {
+        let mut value = 0u64;
+        for shift in (0..64).step_by(7) {
+            let (&byte, rest) = self.0.split_first().ok_or("a number that is cut off")?;
+            self.0 = rest;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Ok(value);
+            }
+        }
+        Err("a number that is too long")
+    }
+
+    fn bytes(&mut self) -> Result<&'a [u8], &'static str> {
+        let length = usize::try_from(self.varint()?).map_err(|_| "a length that is too large")?;
+        let (bytes, rest) = self.0.split_at_checked(length).ok_or("bytes that are cut off")?;
+        self.0 = rest;
+        Ok(bytes)
+    }
+
+    fn text(&mut self) -> Result<&'a str, &'static str> {
+        std::str::from_utf8(self.bytes()?).map_err(|_| "a name that is not UTF-8")
+    }
+
+    pub(crate) fn change(&mut self, names: &mut ResourceNames, fields: &dyn Fields) -> Result<Change, &'static str> {
+        let (&is_put, rest) = self.0.split_first().ok_or("a change that is cut off")?;
+        self.0 = rest;
+        let (group, resource) = (self.text()?, self.text()?);
+        let key = Key::from_path(names.get(group, resource), Arc::from(self.text()?));
+        let next = match is_put {
+            0 => None,
+            1 => {
+                let plain = self.bytes()?.to_vec();
+                Some(Draft::read(&key, plain, fields).map_err(|_| "an object that is not one")?)
+            }
+            _ => return Err("a change of unknown kind"),
+        };
+        Ok(Change { key, expectation: Expectation::Any, next })
+    }
+}

@@ -1,0 +1,41 @@
+//! The ordered truth: every write in one order, durable before anyone sees it.
+//!
+//! Invariants
+//! - A revision is handed to a reader or a watcher only after it is durable. The one exception is asked for by the writer
+//!   ([`Durability::Relaxed`]); a revision lost that way is never used again, and who saw it is told to list again.
+//! - An acknowledged write is never lost; one that was not is there whole or not at all.
+//! - Readers never wait for the disk: they read persistent maps that writers swap.
+//! - This crate never reads the wall clock, draws no random numbers, starts no thread, opens no socket, and touches files only
+//!   through [`Disk`].
+//!
+//! Start at [`Store`], then [`Snapshot`] and [`Watcher`]; below them the embedded log, `embedded`.
+
+mod change;
+mod disk;
+mod embedded;
+mod facts;
+mod head;
+mod key;
+mod log;
+mod object;
+mod selection;
+mod snapshot;
+mod state;
+mod store;
+mod table;
+mod watch;
+mod window;
+
+pub use change::{CHANGES_MAX, Change, CommitError, Committed, Durability, Expectation, OBJECT_BYTES_MAX, Transaction};
+pub use disk::{Disk, Fault, FileInfo, Io, Lock, MemoryDisk, RealDisk, WriteError};
+pub use embedded::{FORMAT, Identity, OpenError, Options, RESTORE_JUMP, Report, TornTail, backup, restore, verify};
+pub use facts::{Facts, FactsError, FieldNames, Fields, NoFields};
+pub use key::Key;
+pub use log::Figures;
+pub use object::Object;
+pub use selection::Selection;
+pub use snapshot::{Page, Query, Snapshot};
+pub use state::{Expired, KEPT_ROOT_AGE, KEPT_ROOTS_MAX};
+pub use store::Store;
+pub use watch::{BATCH_EVENTS_MAX, WatchError, WatchEvent, WatchKind, WatchRequest, Watcher};
+pub use window::{Event, WindowBounds};

@@ -1,0 +1,229 @@
+//! What readers see: the newest durable snapshot, the windows that watchers read, and the roots kept for pages.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
+
+use setpoint_api::Revision;
+use setpoint_api::kind::GroupResource;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::head::Head;
+use crate::snapshot::Snapshot;
+use crate::window::{Event, Window, WindowBounds};
+
+/// Most roots kept for pages: each may hold objects that have been replaced since.
+pub const KEPT_ROOTS_MAX: usize = 64;
+
+/// How long a root is kept after its last page. As long as kube-apiserver keeps history (its compaction interval).
+pub const KEPT_ROOT_AGE: Duration = Duration::from_secs(300);
+
+/// A revision that can't be read any more: too old, or lost in a power cut. The answer is 410.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expired {
+    /// The revision asked for.
+    pub asked: Revision,
+    /// The oldest one that can be had.
+    pub oldest: Revision,
+}
+
+/// Durable changes in order, and the state after the last of them. What a [`crate::Log`] hands to its readers.
+pub(crate) struct Group {
+    pub(crate) head: Head,
+    pub(crate) events: Vec<Arc<Event>>,
+}
+
+/// The published side of the store. Writers only ever hold its lock to swap pointers: no reader waits for a disk.
+pub(crate) struct State {
+    inner: RwLock<Inner>,
+    bounds: WindowBounds,
+    /// The newest published revision, for those who wait for one.
+    revision: watch::Sender<Revision>,
+}
+
+struct Inner {
+    snapshot: Snapshot,
+    windows: HashMap<GroupResource, Window>,
+    /// Where windows begin: nothing is known of the changes up to this revision.
+    origin: Revision,
+    /// Revisions between these (exclusive) were handed out and lost in a power cut; who saw them must list again.
+    lost: Vec<(Revision, Revision)>,
+    kept: BTreeMap<Revision, (Snapshot, Instant)>,
+}
+
+impl Inner {
+    fn window_floor(&self, resource: &GroupResource) -> Revision {
+        self.windows.get(resource).map_or(self.origin, Window::floor)
+    }
+
+    fn check(&self, resource: &GroupResource, asked: Revision) -> Result<(), Expired> {
+        let oldest = self.window_floor(resource);
+        let lost = self.lost.iter().find(|(before, after)| *before < asked && asked < *after);
+        match lost {
+            Some((_, after)) => Err(Expired { asked, oldest: *after }),
+            None if asked < oldest => Err(Expired { asked, oldest }),
+            None => Ok(()),
+        }
+    }
+
+    fn forget_old_roots(&mut self, now: Instant) {
+        self.kept.retain(|_, (_, used)| now.duration_since(*used) < KEPT_ROOT_AGE);
+        while self.kept.len() > KEPT_ROOTS_MAX {
+            self.kept.pop_first();
+        }
+    }
+}
+
+impl State {
+    /// A state at `head`, whose past is unknown.
+    pub(crate) fn new(head: Head, bounds: WindowBounds) -> State {
+        let origin = head.revision;
+        let inner = Inner {
+            snapshot: Snapshot::new(head),
+            windows: HashMap::new(),
+            origin,
+            lost: Vec::new(),
+            kept: BTreeMap::new(),
+        };
+        State { inner: RwLock::new(inner), bounds, revision: watch::Sender::new(origin) }
+    }
+
+    /// Makes a group visible: its snapshot and its events at the same moment, then one wake-up per resource.
+    pub(crate) fn publish(&self, group: Group) {
+        let revision = group.head.revision;
+        let mut touched: Vec<GroupResource> = Vec::new();
+        let mut guard = self.write();
+        let inner = &mut *guard;
+        for event in group.events {
+            let resource = event.key.resource();
+            if !touched.contains(resource) {
+                touched.push(resource.clone());
+            }
+            match inner.windows.get_mut(resource) {
+                Some(window) => window.push(event),
+                None => {
+                    let mut window = Window::new(inner.origin, self.bounds);
+                    let resource = resource.clone();
+                    window.push(event);
+                    inner.windows.insert(resource, window);
+                }
+            }
+        }
+        inner.snapshot = Snapshot::new(group.head);
+        drop(guard);
+        let inner = self.read();
+        for resource in &touched {
+            inner.windows[resource].announce(revision);
+        }
+        drop(inner);
+        self.revision.send_replace(revision);
+    }
+
+    /// Jumps over revisions that may have been handed out and lost.
+    pub(crate) fn skip_lost(&self, before: Revision, after: Revision) {
+        let mut inner = self.write();
+        inner.lost.push((before, after));
+        let head = Head { revision: after, ..inner.snapshot.head().clone() };
+        inner.snapshot = Snapshot::new(head);
+        drop(inner);
+        self.revision.send_replace(after);
+    }
+
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        self.read().snapshot.clone()
+    }
+
+    /// Follows the newest published revision.
+    pub(crate) fn revisions(&self) -> watch::Receiver<Revision> {
+        self.revision.subscribe()
+    }
+
+    /// Everything of one resource as it was at an earlier revision: a kept root, or the present with the changes since undone.
+    pub(crate) fn snapshot_at(&self, resource: &GroupResource, revision: Revision) -> Result<Snapshot, Expired> {
+        let now = Instant::now();
+        let mut inner = self.write();
+        inner.forget_old_roots(now);
+        if let Some((snapshot, used)) = inner.kept.get_mut(&revision) {
+            *used = now;
+            return Ok(snapshot.clone());
+        }
+        inner.check(resource, revision)?;
+        let newest = inner.snapshot.revision();
+        if revision > newest {
+            return Err(Expired { asked: revision, oldest: newest });
+        }
+        let mut head = inner.snapshot.head().clone();
+        let events: Vec<_> =
+            inner.windows.get(resource).map(|w| w.after(revision).cloned().collect()).unwrap_or_default();
+        drop(inner);
+        for event in events.iter().rev() {
+            head.tables.set(&event.key, event.previous.clone());
+        }
+        head.revision = revision;
+        Ok(Snapshot::new(head))
+    }
+
+    /// Keeps a snapshot's root, so that later pages come from the same state.
+    pub(crate) fn keep(&self, snapshot: &Snapshot) {
+        let now = Instant::now();
+        let mut inner = self.write();
+        inner.kept.insert(snapshot.revision(), (snapshot.clone(), now));
+        inner.forget_old_roots(now);
+    }
+
+    /// Forgets the past up to `revision` for all resources.
+    pub(crate) fn compact(&self, revision: Revision) {
+        let mut inner = self.write();
+        let revision = revision.min(inner.snapshot.revision());
+        inner.origin = inner.origin.max(revision);
+        inner.windows.values_mut().for_each(|window| window.compact(revision));
+        inner.kept.retain(|kept, _| *kept > revision);
+        inner.lost.retain(|(_, after)| *after > revision);
+    }
+
+    /// A subscription to a resource's window for a watcher that has seen everything up to `from`.
+    pub(crate) fn subscribe(
+        &self,
+        resource: &GroupResource,
+        from: Revision,
+    ) -> Result<watch::Receiver<Revision>, Expired> {
+        let mut inner = self.write();
+        inner.check(resource, from)?;
+        let (origin, bounds) = (inner.origin, self.bounds);
+        let window = inner.windows.entry(resource.clone()).or_insert_with(|| Window::new(origin, bounds));
+        Ok(window.subscribe())
+    }
+
+    /// Up to `limit` events after `seen` (a revision is never split), and the revision up to which they are complete.
+    pub(crate) fn events_after(
+        &self,
+        resource: &GroupResource,
+        seen: Revision,
+        limit: usize,
+    ) -> Result<(Vec<Arc<Event>>, Revision), Expired> {
+        let inner = self.read();
+        let newest = inner.snapshot.revision();
+        let Some(window) = inner.windows.get(resource) else { return Ok((Vec::new(), newest)) };
+        if seen < window.floor() {
+            return Err(Expired { asked: seen, oldest: window.floor() });
+        }
+        let mut events: Vec<Arc<Event>> = Vec::new();
+        for event in window.after(seen) {
+            if events.len() >= limit && events.last().is_some_and(|last| last.revision != event.revision) {
+                let complete = events.last().expect("limit is at least one").revision;
+                return Ok((events, complete));
+            }
+            events.push(Arc::clone(event));
+        }
+        Ok((events, newest))
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Inner> {
+        self.inner.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Inner> {
+        self.inner.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}

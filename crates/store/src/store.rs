@@ -1,0 +1,93 @@
+//! The store: one log, and everything that reads from it.
+
+use std::sync::Arc;
+
+use setpoint_api::Revision;
+use setpoint_api::kind::GroupResource;
+use tokio::sync::watch;
+
+use crate::change::{CommitError, Committed, Transaction};
+use crate::disk::Disk;
+use crate::embedded::{EmbeddedLog, OpenError, Options, Report};
+use crate::facts::Fields;
+use crate::log::{Figures, Log};
+use crate::snapshot::Snapshot;
+use crate::state::{Expired, State};
+use crate::watch::{WatchError, WatchRequest, Watcher};
+
+/// An ordered, durable, watchable set of objects. Clones share it.
+#[derive(Clone)]
+pub struct Store {
+    log: Arc<dyn Log>,
+    state: Arc<State>,
+    fields: Arc<dyn Fields>,
+}
+
+impl Store {
+    /// Opens the embedded store in a data directory, making a new one where there is none.
+    pub async fn open(
+        disk: Arc<dyn Disk>,
+        fields: Arc<dyn Fields>,
+        options: Options,
+    ) -> Result<(Store, Report), OpenError> {
+        let (log, state, report) = EmbeddedLog::open(disk, &*fields, options).await?;
+        Ok((Store { log: Arc::new(log), state, fields }, report))
+    }
+
+    /// Commits if all expectations hold. The answer comes when the transaction is durable and visible to readers.
+    pub async fn commit(&self, transaction: Transaction) -> Result<Committed, CommitError> {
+        self.log.commit(transaction).await
+    }
+
+    /// Everything as of the newest durable revision. Costs O(1) and never waits for a writer's sync.
+    pub fn snapshot(&self) -> Snapshot {
+        self.state.snapshot()
+    }
+
+    /// Everything of one resource as it was at an earlier revision, as far back as the window or a kept root reaches.
+    pub fn snapshot_at(&self, resource: &GroupResource, revision: Revision) -> Result<Snapshot, Expired> {
+        self.state.snapshot_at(resource, revision)
+    }
+
+    /// Keeps a snapshot for later pages of a list that began with it.
+    pub fn keep(&self, snapshot: &Snapshot) {
+        self.state.keep(snapshot);
+    }
+
+    /// Follows a resource from a revision on.
+    pub fn watch(&self, request: WatchRequest) -> Result<Watcher, WatchError> {
+        Watcher::new(Arc::clone(&self.state), request, self.log.stopped())
+    }
+
+    /// Waits until the newest visible revision is at least `revision`.
+    pub async fn reached(&self, revision: Revision) {
+        let mut revisions = self.state.revisions();
+        // The sender lives as long as the state, which this borrows.
+        let _ = revisions.wait_for(|newest| *newest >= revision).await;
+    }
+
+    /// Forgets the past up to a revision: watches and lists from before it are told that it expired.
+    pub fn compact(&self, revision: Revision) {
+        self.state.compact(revision);
+    }
+
+    /// What objects can be selected by.
+    pub fn fields(&self) -> &dyn Fields {
+        &*self.fields
+    }
+
+    /// Why the store has stopped, once it has: by request, or because the disk failed.
+    pub fn stopped(&self) -> watch::Receiver<Option<String>> {
+        self.log.stopped()
+    }
+
+    /// Answers what is waiting, then stops. The data directory is free when this returns.
+    pub async fn close(&self) {
+        self.log.close().await;
+    }
+
+    /// Counters since it was opened.
+    pub fn figures(&self) -> Figures {
+        self.log.figures()
+    }
+}
