@@ -1,0 +1,83 @@
+use super::*;
+
+fn environment() -> Environment {
+    let mut environment = Environment::default();
+    environment.declare("object", Type::Dyn);
+    environment.declare("name", Type::String);
+    environment.declare("ports", Type::List(Box::new(Type::Int)));
+    environment.declare("spec", Type::Object("Spec".into(), vec![("replicas".into(), Type::Int)]));
+    environment
+}
+
+fn gives(expression: &str) -> String {
+    match compile(expression, &environment()) {
+        Ok(ty) => ty.to_string(),
+        Err(detail) => detail,
+    }
+}
+
+#[test]
+fn the_type_of_an_expression_is_found() {
+    for (expression, ty) in [
+        ("1 + 1", "int"),
+        ("name + 'x'", "string"),
+        ("spec.replicas > 1 && name.startsWith('a')", "bool"),
+        ("ports.all(p, p > 1)", "bool"),
+        ("ports.map(p, p * 2)", "list(int)"),
+        ("ports.exists_one(p, p == 1)", "bool"),
+        ("object.x.y == 1", "bool"),
+        ("object.x", "dyn"),
+        ("has(object.x) ? object.x : 'y'", "string"),
+        ("[1, 2]", "list(int)"),
+        ("{'a': 1}", "map(string, int)"),
+        ("1 in ports", "bool"),
+        ("ports[0]", "int"),
+        ("sets.contains(ports, [1])", "bool"),
+        ("quantity('1').compareTo(quantity('2'))", "int"),
+        ("type(name) == string", "bool"),
+        ("null", "null_type"),
+        ("object.?a.orValue('x') == 'x'", "bool"),
+        ("timestamp('2020-01-01T00:00:00Z') + duration('1h')", "google.protobuf.Timestamp"),
+    ] {
+        assert_eq!(gives(expression), ty, "{expression}");
+    }
+}
+
+#[test]
+fn what_is_wrong_is_told_with_its_place() {
+    for (expression, message) in [
+        ("name.(", "1:6: Syntax error: no viable alternative at input '.('\n | name.(\n | .....^"),
+        ("thing.x", "1:1: undeclared reference to 'thing' (in container '')\n | thing.x\n | ^"),
+        ("spec.size", "1:5: undefined field 'size'\n | spec.size\n | ....^"),
+        ("name > 5", "1:6: found no matching overload for '_>_' applied to '(string, int)'\n | name > 5\n | .....^"),
+        (
+            "name.hasValue()",
+            "1:14: found no matching overload for 'hasValue' applied to 'string.()'\n | name.hasValue()\n | .............^",
+        ),
+        ("name.matches('(')", "1:14: invalid matches argument\n | name.matches('(')\n | .............^"),
+        ("name.x", "1:5: type 'string' does not support field selection\n | name.x\n | ....^"),
+        ("foo(1)", "1:4: undeclared reference to 'foo' (in container '')\n | foo(1)\n | ...^"),
+        (
+            "true &&\n1 == 'a'",
+            "2:3: found no matching overload for '_==_' applied to '(int, string)'\n | 1 == 'a'\n | ..^",
+        ),
+    ] {
+        assert_eq!(gives(expression), format!("compilation failed: ERROR: <input>:{message}"), "{expression}");
+    }
+}
+
+#[test]
+fn no_expression_breaks_the_parser() {
+    let half = EXPRESSION_CHARS_MAX / 2;
+    for expression in [
+        vec!["1"; half].join("+"),
+        vec!["true"; half / 3].join("&&"),
+        format!("{}1{}", "(".repeat(half - 1), ")".repeat(half - 1)),
+        format!("object{}", ".a".repeat(half - 4)),
+        "-".repeat(EXPRESSION_CHARS_MAX),
+        "[".repeat(EXPRESSION_CHARS_MAX),
+        "1".repeat(EXPRESSION_CHARS_MAX + 1),
+    ] {
+        let _ = compile(&expression, &environment());
+    }
+}

@@ -1,0 +1,193 @@
+//! The form in which Go prints a value after reading it: the form that is stored and answered.
+
+use serde_json::{Map, Value};
+
+use crate::types::{Field, Shape, TypeRef};
+
+/// Brings a value into the form in which Go prints it: nulls and empty optional fields out, fields that are always
+/// printed in. Types must fit already.
+pub fn normalize(value: &mut Value, ty: TypeRef<'_>) {
+    match (ty.shape(), value) {
+        (Shape::Struct(_), Value::Object(fields)) => normalize_struct(fields, ty),
+        (Shape::Map(map), Value::Object(fields)) => {
+            let value_type = ty.to(map.value);
+            fields.values_mut().for_each(|value| normalize_element(value, value_type));
+        }
+        (Shape::List(list), Value::Array(items)) if list.item_pointer => {
+            items.iter_mut().for_each(|item| normalize(item, ty.to(list.item)));
+        }
+        (Shape::List(list), Value::Array(items)) => {
+            items.iter_mut().for_each(|item| normalize_element(item, ty.to(list.item)));
+        }
+        (Shape::SchemaOrBool(id) | Shape::SchemaOrStrings(id), value @ Value::Object(_)) => {
+            normalize(value, ty.to(*id))
+        }
+        (Shape::SchemaOrList(id), value @ Value::Object(_)) => normalize(value, ty.to(*id)),
+        (Shape::SchemaOrList(id), Value::Array(items)) => items.iter_mut().for_each(|item| normalize(item, ty.to(*id))),
+        _ => {}
+    }
+}
+
+fn normalize_element(value: &mut Value, ty: TypeRef<'_>) {
+    if value.is_null() {
+        *value = zero(ty);
+    }
+    normalize(value, ty);
+}
+
+fn normalize_struct(fields: &mut Map<String, Value>, ty: TypeRef<'_>) {
+    for field in ty.fields() {
+        let field_type = ty.to(field.ty);
+        match fields.get_mut(&*field.name) {
+            Some(Value::Null) | None => match absent(field, field_type) {
+                Some(value) => drop(fields.insert(field.name.to_string(), value)),
+                None => drop(fields.remove(&*field.name)),
+            },
+            Some(value) => {
+                normalize(value, field_type);
+                if field.omit_empty && !field.pointer && is_empty(value, field_type) {
+                    fields.remove(&*field.name);
+                } else if !field.pointer && is_empty_collection(value, field_type) {
+                    *value = Value::Null;
+                }
+            }
+        }
+    }
+}
+
+/// What Go prints for a field that isn't set; None if nothing.
+fn absent(field: &Field, ty: TypeRef<'_>) -> Option<Value> {
+    if field.omit_zero || (field.omit_empty && (field.pointer || !is_struct_in_go(ty))) {
+        return None;
+    }
+    if field.pointer {
+        return Some(Value::Null);
+    }
+    let mut value = zero(ty);
+    normalize(&mut value, ty);
+    Some(value)
+}
+
+/// A built-in list or map with nothing in it is stored as if it had never been made. Custom kinds keep theirs.
+fn is_empty_collection(value: &Value, ty: TypeRef<'_>) -> bool {
+    let collection = matches!(ty.shape(), Shape::List(_) | Shape::Map(_)) && !ty.get().go.is_empty();
+    collection && is_empty(value, ty)
+}
+
+/// Go never counts a struct as empty, whatever is in it.
+fn is_struct_in_go(ty: TypeRef<'_>) -> bool {
+    match ty.shape() {
+        Shape::Struct(_)
+        | Shape::Quantity
+        | Shape::Time
+        | Shape::MicroTime
+        | Shape::IntOrString
+        | Shape::Raw
+        | Shape::Json
+        | Shape::FieldsV1
+        | Shape::SchemaOrBool(_)
+        | Shape::SchemaOrList(_)
+        | Shape::SchemaOrStrings(_) => true,
+        Shape::Map(_)
+        | Shape::List(_)
+        | Shape::String
+        | Shape::Bool
+        | Shape::Int32
+        | Shape::Int64
+        | Shape::Float
+        | Shape::Bytes => false,
+    }
+}
+
+fn is_empty(value: &Value, ty: TypeRef<'_>) -> bool {
+    !is_struct_in_go(ty)
+        && match value {
+            Value::Null => true,
+            Value::Bool(flag) => !flag,
+            Value::Number(number) => number.as_f64() == Some(0.0),
+            Value::String(text) => text.is_empty(),
+            Value::Array(items) => items.is_empty(),
+            Value::Object(fields) => fields.is_empty(),
+        }
+}
+
+pub(crate) fn zero(ty: TypeRef<'_>) -> Value {
+    match ty.shape() {
+        Shape::Struct(_) => Value::Object(Map::new()),
+        Shape::String => "".into(),
+        Shape::Bool => false.into(),
+        Shape::Int32 | Shape::Int64 | Shape::Float | Shape::IntOrString => 0.into(),
+        Shape::Quantity => "0".into(),
+        Shape::Map(_)
+        | Shape::List(_)
+        | Shape::Bytes
+        | Shape::Time
+        | Shape::MicroTime
+        | Shape::Raw
+        | Shape::Json
+        | Shape::FieldsV1
+        | Shape::SchemaOrBool(_)
+        | Shape::SchemaOrList(_)
+        | Shape::SchemaOrStrings(_) => Value::Null,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::facts::kind_type;
+
+    #[track_caller]
+    fn check(group_version: &str, kind: &str, mut value: Value, expected: Value) {
+        normalize(&mut value, kind_type(group_version, kind).unwrap());
+        assert_eq!(value, expected);
+    }
+
+    #[test]
+    fn empty_optional_fields_go_and_given_zeros_of_pointers_stay() {
+        check(
+            "v1",
+            "ConfigMap",
+            json!({"metadata": {"name": "", "labels": {}, "finalizers": []}, "data": {}, "immutable": false}),
+            json!({"metadata": {}, "immutable": false}),
+        );
+    }
+
+    #[test]
+    fn fields_that_are_always_printed_appear() {
+        check("rbac.authorization.k8s.io/v1", "Role", json!({}), json!({"metadata": {}, "rules": null}));
+        check(
+            "apps/v1",
+            "Deployment",
+            json!({"spec": {"template": {"spec": {"containers": [{"name": "c"}]}}}}),
+            json!({
+                "metadata": {},
+                "spec": {
+                    "selector": null,
+                    "strategy": {},
+                    "template": {"metadata": {}, "spec": {"containers": [{"name": "c", "resources": {}}]}}
+                },
+                "status": {}
+            }),
+        );
+    }
+
+    #[test]
+    fn null_elements_become_zero_values() {
+        check("v1", "ConfigMap", json!({"data": {"a": null}}), json!({"metadata": {}, "data": {"a": ""}}));
+        check("v1", "Secret", json!({"data": {"a": null}}), json!({"metadata": {}, "data": {"a": null}}));
+    }
+
+    #[test]
+    fn a_normal_form_is_its_own_normal_form() {
+        for kind in crate::builtin::kinds() {
+            let mut once = json!({});
+            kind.normalize(&mut once);
+            let mut twice = once.clone();
+            kind.normalize(&mut twice);
+            assert_eq!(once, twice, "{}", kind.kind);
+        }
+    }
+}

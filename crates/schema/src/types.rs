@@ -1,0 +1,269 @@
+//! The shape of every kind: an arena of types that refer to each other by index, so recursive types need no special care.
+//!
+//! One tree serves built-in kinds (static, made by the build script from `facts/`) and custom kinds (made at run time).
+//! Start at [`TypeRef`]: a type together with the arena it lives in.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+/// Text that is static for built-in kinds and owned for custom ones.
+pub type Text = Cow<'static, str>;
+
+/// An arena of types.
+#[derive(Debug, Default)]
+pub struct Schema {
+    types: Cow<'static, [Type]>,
+}
+
+/// Position of a type in its [`Schema`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TypeId(pub u32);
+
+/// One type.
+#[derive(Debug, Clone)]
+pub struct Type {
+    /// OpenAPI name (`io.k8s.api.core.v1.PodSpec`), or the Go form for lists and maps; empty for custom kinds.
+    pub name: Text,
+    /// How Go prints this type in decoding errors (`v1.PodSpec`, `[]string`); empty for custom kinds.
+    pub go: Text,
+    /// What the type is for, as published in OpenAPI.
+    pub description: Text,
+    /// What values of it look like.
+    pub shape: Shape,
+}
+
+/// What values of a type look like in JSON.
+#[derive(Debug, Clone)]
+pub enum Shape {
+    /// An object with known fields.
+    Struct(Struct),
+    /// An object with free keys.
+    Map(Map),
+    /// An array.
+    List(List),
+    /// A string.
+    String,
+    /// true or false.
+    Bool,
+    /// A whole number that fits 32 bits.
+    Int32,
+    /// A whole number that fits 64 bits.
+    Int64,
+    /// A number.
+    Float,
+    /// Bytes in base64.
+    Bytes,
+    /// A resource quantity: `100m`, `1Gi`, or a number.
+    Quantity,
+    /// A time in whole seconds.
+    Time,
+    /// A time in microseconds.
+    MicroTime,
+    /// A whole number or a string.
+    IntOrString,
+    /// Any object, kept as it is (`RawExtension`).
+    Raw,
+    /// Any JSON, kept as it is.
+    Json,
+    /// The set of fields somebody manages, kept as it is.
+    FieldsV1,
+    /// A JSON schema or a boolean.
+    SchemaOrBool(TypeId),
+    /// A JSON schema or a list of them.
+    SchemaOrList(TypeId),
+    /// A JSON schema or a list of strings.
+    SchemaOrStrings(TypeId),
+}
+
+/// An object with known fields.
+#[derive(Debug, Clone, Default)]
+pub struct Struct {
+    /// Sorted by name.
+    pub fields: Cow<'static, [Field]>,
+    /// Owned and replaced as a whole by server-side apply (`map-type=atomic`).
+    pub atomic: bool,
+    /// Keeps fields that it doesn't know (custom kinds only).
+    pub open: bool,
+}
+
+/// An object with free keys.
+#[derive(Debug, Clone)]
+pub struct Map {
+    /// Type of each value.
+    pub value: TypeId,
+    /// Owned and replaced as a whole by server-side apply.
+    pub atomic: bool,
+}
+
+/// An array.
+#[derive(Debug, Clone)]
+pub struct List {
+    /// Type of each item.
+    pub item: TypeId,
+    /// Whether items are pointers in Go, so that a null stays a null.
+    pub item_pointer: bool,
+    /// How server-side apply merges it.
+    pub list_type: ListType,
+}
+
+/// How server-side apply merges a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ListType {
+    /// Replaced as a whole.
+    Atomic,
+    /// A set of scalars.
+    Set,
+    /// Items told apart by the values of these keys.
+    Map(Cow<'static, [Text]>),
+}
+
+/// One field of a [`Struct`].
+#[derive(Debug, Clone)]
+pub struct Field {
+    /// JSON name.
+    pub name: Text,
+    /// Type of the value.
+    pub ty: TypeId,
+    /// A pointer in Go: a zero value that was given is kept.
+    pub pointer: bool,
+    /// Left out when empty; a field without it is always printed.
+    pub omit_empty: bool,
+    /// Left out when it is the zero value, structs and times too.
+    pub omit_zero: bool,
+    /// Required by the published schema.
+    pub required: bool,
+    /// Embedded Go structs on the way to the field, each with a dot: Go names them in errors.
+    pub embedded: Text,
+    /// What the field is for, as published in OpenAPI.
+    pub description: Text,
+    /// Default in the published schema, as JSON text (built-in) or value (custom).
+    pub default: FieldDefault,
+    /// How a strategic merge patch treats it.
+    pub patch: Patch,
+}
+
+/// Default of a field in the published schema.
+#[derive(Debug, Clone, Default)]
+pub enum FieldDefault {
+    /// No default.
+    #[default]
+    None,
+    /// JSON text.
+    Text(&'static str),
+    /// A value.
+    Value(Value),
+}
+
+/// How a strategic merge patch treats a field.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Patch {
+    /// `merge`: lists are merged by [`Patch::key`], or as sets without one.
+    pub merge: bool,
+    /// `retainKeys`: fields that the patch doesn't name may be cleared.
+    pub retain_keys: bool,
+    /// `replace`: replaced although it is an object.
+    pub replace: bool,
+    /// Name of the field that tells list items apart; empty for none.
+    pub key: Text,
+}
+
+/// A type and its arena.
+#[derive(Debug, Clone, Copy)]
+pub struct TypeRef<'a> {
+    schema: &'a Schema,
+    id: TypeId,
+}
+
+impl Schema {
+    /// An arena over types made at compile time.
+    pub const fn from_static(types: &'static [Type]) -> Self {
+        Self { types: Cow::Borrowed(types) }
+    }
+
+    /// An arena over types made at run time. Every [`TypeId`] within must point into it.
+    pub fn new(types: Vec<Type>) -> Self {
+        Self { types: Cow::Owned(types) }
+    }
+
+    /// The type at `id`.
+    pub fn get(&self, id: TypeId) -> TypeRef<'_> {
+        assert!((id.0 as usize) < self.types.len(), "type {} of {}", id.0, self.types.len());
+        TypeRef { schema: self, id }
+    }
+
+    /// All types.
+    pub fn types(&self) -> impl Iterator<Item = TypeRef<'_>> {
+        (0..self.types.len() as u32).map(|id| TypeRef { schema: self, id: TypeId(id) })
+    }
+}
+
+impl<'a> TypeRef<'a> {
+    /// The type itself.
+    pub fn get(self) -> &'a Type {
+        &self.schema.types[self.id.0 as usize]
+    }
+
+    /// Its place in the arena.
+    pub fn id(self) -> TypeId {
+        self.id
+    }
+
+    /// Its arena.
+    pub fn schema(self) -> &'a Schema {
+        self.schema
+    }
+
+    /// What values look like.
+    pub fn shape(self) -> &'a Shape {
+        &self.get().shape
+    }
+
+    /// Another type of the same arena.
+    pub fn to(self, id: TypeId) -> TypeRef<'a> {
+        self.schema.get(id)
+    }
+
+    /// Fields, sorted by name; none if this isn't a struct.
+    pub fn fields(self) -> &'a [Field] {
+        match self.shape() {
+            Shape::Struct(s) => &s.fields,
+            _ => &[],
+        }
+    }
+
+    /// The field called `name` in JSON.
+    pub fn field(self, name: &str) -> Option<&'a Field> {
+        let fields = self.fields();
+        fields.binary_search_by(|f| (*f.name).cmp(name)).ok().map(|at| &fields[at])
+    }
+
+    /// Type of the field called `name`, or of the values of a map.
+    pub fn child(self, name: &str) -> Option<TypeRef<'a>> {
+        match self.shape() {
+            Shape::Map(map) => Some(self.to(map.value)),
+            _ => self.field(name).map(|f| self.to(f.ty)),
+        }
+    }
+
+    /// Type of the items of a list.
+    pub fn item(self) -> Option<TypeRef<'a>> {
+        match self.shape() {
+            Shape::List(list) => Some(self.to(list.item)),
+            _ => None,
+        }
+    }
+
+    /// Whether values may be anything, so that nothing is known about what is inside.
+    pub fn is_opaque(self) -> bool {
+        matches!(
+            self.shape(),
+            Shape::Raw
+                | Shape::Json
+                | Shape::FieldsV1
+                | Shape::SchemaOrBool(_)
+                | Shape::SchemaOrList(_)
+                | Shape::SchemaOrStrings(_)
+        ) || matches!(self.shape(), Shape::Struct(s) if s.open)
+    }
+}
