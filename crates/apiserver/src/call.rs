@@ -1,0 +1,107 @@
+//! One request for a resource, and what its handlers share.
+
+use std::sync::Arc;
+
+use http::HeaderMap;
+use setpoint_api::{Status, fields, labels};
+use setpoint_schema::behaviour;
+use setpoint_schema::{Context, Kind};
+use setpoint_store::Selection;
+
+use crate::query::{ListOptions, Query};
+use crate::registry::Served;
+use crate::server::Inner;
+use crate::user::User;
+
+/// A request for a resource.
+pub(crate) struct Call<'a> {
+    pub(crate) server: &'a Inner,
+    pub(crate) served: &'a Arc<Served>,
+    pub(crate) namespace: Option<&'a str>,
+    pub(crate) name: Option<&'a str>,
+    pub(crate) subresource: Option<&'a str>,
+    /// Asked for under `/watch/`.
+    pub(crate) watch_path: bool,
+    pub(crate) query: Query<'a>,
+    pub(crate) headers: &'a HeaderMap,
+    pub(crate) user: &'a User,
+    /// What the user should know although it worked.
+    pub(crate) warnings: Vec<String>,
+}
+
+impl<'a> Call<'a> {
+    pub(crate) fn kind(&self) -> &'a Kind {
+        &self.served.kind
+    }
+
+    /// The kind, for an answer that outlives the request.
+    pub(crate) fn served_shared(&self) -> Arc<Served> {
+        Arc::clone(self.served)
+    }
+
+    /// The object's name; there is one wherever this is called.
+    pub(crate) fn object_name(&self) -> &'a str {
+        self.name.unwrap_or_default()
+    }
+
+    /// What a kind may need to know of the request.
+    pub(crate) fn context(&self, dry_run: bool) -> Context {
+        let user = behaviour::User {
+            name: self.user.name.clone(),
+            uid: self.user.uid.clone(),
+            groups: self.user.groups.clone(),
+            extra: self.user.extra.iter().map(|(key, values)| (key.clone(), values.clone())).collect(),
+        };
+        Context { now: self.server.clock.seconds(), user, dry_run }
+    }
+
+    /// The objects that a list or watch is about.
+    pub(crate) fn selection(&self, options: &ListOptions) -> Result<Selection, Box<Status>> {
+        let bad = |message: String| Box::new(Status::bad_request(message));
+        let labels = labels::Selector::parse(&options.label_selector).map_err(|error| bad(error.to_string()))?;
+        let fields = fields::Selector::parse(&options.field_selector).map_err(|error| bad(error.to_string()))?;
+        let fields = fields.transform(|name, value| self.selectable(name, value)).map_err(bad)?;
+        let fields = match self.name {
+            Some(name) => match fields.exact_match("metadata.name") {
+                Some(other) if other != name => return Err(bad(mismatch(name, other))),
+                _ => and_name(&fields, name).map_err(bad)?,
+            },
+            None => fields,
+        };
+        Ok(Selection::new(labels, fields))
+    }
+
+    /// The field under the name that it is stored by, or the kind's own words for one it doesn't have.
+    fn selectable(&self, name: &str, value: &str) -> Result<(String, String), String> {
+        let kind = self.kind();
+        let own = kind.behaviour.selectable();
+        let metadata = name == "metadata.name" || name == "metadata.namespace" && kind.namespaced;
+        if metadata || own.iter().any(|field| field.name == name) {
+            return Ok((self.served.stored_field(name), value.to_owned()));
+        }
+        Err(match (&*kind.group, &*kind.kind) {
+            ("", "Pod") if name == "spec.host" => return Ok(("spec.nodeName".to_owned(), value.to_owned())),
+            ("batch", "Job") => format!("field label \"{name}\" not supported for Job"),
+            ("resource.k8s.io", "ResourceSlice") => {
+                format!("field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: {name}")
+            }
+            _ if own.is_empty() => {
+                format!("\"{name}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
+            }
+            _ => format!("field label not supported: {name}"),
+        })
+    }
+}
+
+fn mismatch(name: &str, other: &str) -> String {
+    format!("field metadata.name: Invalid value: \"{other}\": does not match the name in the path \"{name}\"")
+}
+
+fn and_name(selector: &fields::Selector, name: &str) -> Result<fields::Selector, String> {
+    let escaped = fields::escape(name);
+    let text = match selector.to_string() {
+        text if text.is_empty() => format!("metadata.name={escaped}"),
+        text => format!("{text},metadata.name={escaped}"),
+    };
+    fields::Selector::parse(&text).map_err(|error| error.to_string())
+}

@@ -1,0 +1,103 @@
+//! What is served, told to clients: the root's paths, groups, versions and resources, and the documents beside them.
+
+mod aggregated;
+pub(crate) mod etag;
+mod groups;
+mod legacy;
+mod negotiation;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, VARY};
+use http::{HeaderMap, Method, Response, StatusCode};
+use serde_json::Value;
+
+pub(crate) use groups::groups;
+
+use crate::body::Body;
+use crate::query::Query;
+use crate::registry::Registry;
+use crate::representation::{Media, Representation};
+use crate::server::{Inner, unknown_resource};
+use crate::{answer, health, metrics, openapi, yaml_out};
+use aggregated::{Aggregated, Part};
+use negotiation::Wanted;
+
+/// Everything that is neither a resource nor open to all.
+pub(crate) fn answer(server: &Inner, parts: &http::request::Parts, segments: &[&str]) -> Response<Body> {
+    let registry = &server.registry;
+    let reads = parts.method == Method::GET;
+    match segments {
+        [""] => document(parts, &legacy::paths(registry)),
+        // Upstream's router knows only GET here; the paths below `/apis` are plain handlers that take any method.
+        ["api"] | ["api", "v1"] | ["apis", _, _] if !reads => answer::status(&health::method_not_allowed()),
+        ["api"] => grouped(parts, registry, Part::Core, || legacy::versions(host(parts))),
+        ["apis"] => grouped(parts, registry, Part::Named, || legacy::group_list(registry)),
+        ["api", "v1"] => document(parts, &legacy::resource_list(registry, "", "v1")),
+        ["apis", group] => match groups(registry).iter().find(|found| found.name == *group) {
+            Some(group) => document(parts, &legacy::group(group)),
+            None => answer::page_not_found(),
+        },
+        ["apis", group, version] if registry.has_version(group, version) => {
+            document(parts, &legacy::resource_list(registry, group, version))
+        }
+        ["metrics"] => metrics::answer(Some(&server.metrics), server),
+        ["openapi", rest @ ..] => openapi::answer(registry, parts, rest),
+        ["apis", group, _] if groups::is_builtin(group) => answer::status(&unknown_resource()),
+        _ => answer::page_not_found(),
+    }
+}
+
+/// A document that clients may ask for in its short old form, or with all its resources at once.
+fn grouped(
+    parts: &http::request::Parts,
+    registry: &Arc<Registry>,
+    part: Part,
+    short: impl FnOnce() -> Value,
+) -> Response<Body> {
+    match Wanted::of(&parts.headers) {
+        Wanted::Aggregated => aggregated_answer(&parts.headers, &aggregated::of(registry, part)),
+        Wanted::Plain => document(parts, &short()),
+    }
+}
+
+fn aggregated_answer(headers: &HeaderMap, document: &Aggregated) -> Response<Body> {
+    let mut response = if etag::matches(headers, &document.etag) {
+        let mut response = Response::new(crate::body::full(""));
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+        response
+    } else {
+        let mut response = answer::json(StatusCode::OK, document.bytes.clone());
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(negotiation::AGGREGATED));
+        response
+    };
+    etag::set(&mut response, &document.etag);
+    response.headers_mut().insert(VARY, HeaderValue::from_static("Accept"));
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("public"));
+    response
+}
+
+/// A document in the form that the client asked for.
+fn document(parts: &http::request::Parts, value: &Value) -> Response<Body> {
+    let query = Query::parse(parts.uri.query().unwrap_or(""));
+    match Representation::of(&negotiation::without_forms(&parts.headers), &query, false) {
+        Err(status) => answer::status(&status),
+        Ok(Representation { media: Media::Yaml, .. }) => {
+            let mut response = answer::json(StatusCode::OK, yaml_out::write(value));
+            response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/yaml"));
+            response
+        }
+        Ok(Representation { pretty: true, .. }) => {
+            let bytes = serde_json::to_vec_pretty(value).expect("a value is always encodable");
+            answer::json(StatusCode::OK, Bytes::from(bytes))
+        }
+        Ok(_) => answer::value(StatusCode::OK, value),
+    }
+}
+
+/// The address under which the client found us.
+fn host(parts: &http::request::Parts) -> &str {
+    let header = parts.headers.get(http::header::HOST).and_then(|value| value.to_str().ok());
+    header.or(parts.uri.authority().map(http::uri::Authority::as_str)).unwrap_or("127.0.0.1:6443")
+}

@@ -1,0 +1,45 @@
+//! HTTP over the store and the schema: authentication, authorization, admission, handlers. One tower `Service`.
+//!
+//! Invariants
+//! - Everything that changes an object goes through here, in-process clients included: there is no other way to the store.
+//! - Every refusal is a Kubernetes `Status`; causes that concern only the operator go to the log.
+//! - Everything is bounded: bodies, requests in flight, connections, watch lag.
+//!
+//! Start at [`ApiServer`], the service; [`serve`] puts it behind TLS sockets; [`pki`] makes the certificates.
+
+mod admission;
+mod allocation;
+mod answer;
+mod bootstrap;
+mod call;
+mod content;
+mod continuation;
+mod discovery;
+mod flow;
+mod health;
+
+mod objects;
+mod openapi;
+
+pub mod body;
+pub mod clock;
+pub mod metrics;
+mod path;
+mod pieces;
+pub mod pki;
+mod query;
+pub mod registry;
+mod representation;
+mod reviews;
+pub mod serve;
+mod server;
+#[cfg(test)]
+mod testing;
+pub mod user;
+mod verbs;
+mod yaml_out;
+
+pub use clock::{Chance, Clock};
+pub use health::GIT_VERSION;
+pub use registry::Registry;
+pub use server::ApiServer;

@@ -1,0 +1,162 @@
+//! Series by their labels, and the labels of requests.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use crate::registry::Served;
+
+/// Most series of a family. Kinds come and go; what comes after so many shares one series without labels.
+const SERIES_MAX: usize = 20_000;
+
+/// What can be done, as upstream's metrics call it.
+const VERBS: [(&str, &str); 13] = [
+    ("get", "GET"),
+    ("list", "LIST"),
+    ("watch", "WATCH"),
+    ("create", "POST"),
+    ("update", "PUT"),
+    ("patch", "PATCH"),
+    ("apply", "APPLY"),
+    ("delete", "DELETE"),
+    ("deletecollection", "DELETECOLLECTION"),
+    ("connect", "CONNECT"),
+    ("log", "GET"),
+    ("head", "HEAD"),
+    ("options", "OPTIONS"),
+];
+
+/// How much a request is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Scope {
+    /// No resource at all.
+    #[default]
+    None,
+    /// Objects of all namespaces, or of a kind that has none.
+    Cluster,
+    /// Objects of one namespace.
+    Namespace,
+    /// One object.
+    Resource,
+}
+
+/// What a request was about. Only known values, or `other`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RequestLabels {
+    group: Cow<'static, str>,
+    version: Cow<'static, str>,
+    resource: Cow<'static, str>,
+    subresource: Cow<'static, str>,
+    verb: &'static str,
+    scope: Scope,
+    dry_run: bool,
+}
+
+impl RequestLabels {
+    /// The labels of a request for a kind, or of one for no kind that we know.
+    pub fn new(served: Option<&Served>, verb: &str, subresource: Option<&str>, scope: Scope) -> RequestLabels {
+        let verb = VERBS.iter().find(|(name, _)| *name == verb).map_or("other", |(_, label)| label);
+        let subresource = match (served, subresource) {
+            (_, None) => "".into(),
+            (Some(served), Some(name)) => {
+                served.kind.subresource(name).map_or(Cow::Borrowed("other"), |known| known.name.clone())
+            }
+            (None, Some(_)) => "other".into(),
+        };
+        let kind = served.map(RequestLabels::of_kind).unwrap_or_default();
+        RequestLabels { verb, scope, subresource, ..kind }
+    }
+
+    /// The same for a request that changes nothing.
+    #[must_use]
+    pub fn dry_run(self) -> RequestLabels {
+        RequestLabels { dry_run: true, ..self }
+    }
+
+    pub(super) fn of_kind(served: &Served) -> RequestLabels {
+        RequestLabels {
+            group: served.kind.group.clone(),
+            version: served.kind.version.clone(),
+            resource: served.kind.plural.clone(),
+            ..RequestLabels::default()
+        }
+    }
+
+    pub(super) fn is_long_running(&self) -> bool {
+        matches!(self.verb, "WATCH" | "CONNECT")
+    }
+
+    pub(super) fn all(&self) -> [(&str, &str); 8] {
+        let [verb, group, version, resource, subresource, scope, component] = self.without_dry_run();
+        let dry_run = ("dry_run", if self.dry_run { "All" } else { "" });
+        [verb, dry_run, group, version, resource, subresource, scope, component]
+    }
+
+    pub(super) fn without_dry_run(&self) -> [(&str, &str); 7] {
+        let scope = match self.scope {
+            Scope::None => "",
+            Scope::Cluster => "cluster",
+            Scope::Namespace => "namespace",
+            Scope::Resource => "resource",
+        };
+        let [group, version, resource] = self.of_resource();
+        [
+            ("verb", self.verb),
+            group,
+            version,
+            resource,
+            ("subresource", &self.subresource),
+            ("scope", scope),
+            ("component", "apiserver"),
+        ]
+    }
+
+    pub(super) fn of_resource(&self) -> [(&str, &str); 3] {
+        [("group", &self.group), ("version", &self.version), ("resource", &self.resource)]
+    }
+}
+
+/// Series of the same figure.
+#[derive(Debug)]
+pub(super) struct Family<K, V>(RwLock<HashMap<K, Arc<V>>>);
+
+impl<K, V> Default for Family<K, V> {
+    fn default() -> Self {
+        Family(RwLock::default())
+    }
+}
+
+impl<K: Clone + Default + Eq + Hash + Ord, V: Default> Family<K, V> {
+    pub(super) fn get(&self, key: &K) -> Arc<V> {
+        if let Some(series) = self.0.read().unwrap_or_else(PoisonError::into_inner).get(key) {
+            return Arc::clone(series);
+        }
+        let mut map = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let key = if map.len() < SERIES_MAX { key.clone() } else { K::default() };
+        Arc::clone(map.entry(key).or_default())
+    }
+
+    /// All series in the order of their labels.
+    pub(super) fn all(&self) -> Vec<(K, Arc<V>)> {
+        let map = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let mut all: Vec<(K, Arc<V>)> = map.iter().map(|(key, series)| (key.clone(), Arc::clone(series))).collect();
+        all.sort_by(|a, b| a.0.cmp(&b.0));
+        all
+    }
+}
+
+/// Only ever grows.
+#[derive(Debug, Default)]
+pub(super) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(super) fn add(&self, count: u64) {
+        self.0.fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub(super) fn value(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,144 @@
+//! Objects between the handlers and the store: found, read, encoded and committed.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use setpoint_api::{GroupResource, Status};
+use setpoint_store::{
+    Change, CommitError, Durability, Expectation, FieldNames, Fields, Key, Object, Snapshot, Store, Transaction,
+};
+
+use crate::registry::{Known, Served};
+
+/// Where an object is stored.
+pub fn key(served: &Served, namespace: Option<&str>, name: &str) -> Key {
+    match namespace.filter(|_| served.kind.namespaced) {
+        Some(namespace) => Key::namespaced(served.stored.clone(), namespace, name),
+        None => Key::cluster(served.stored.clone(), name),
+    }
+}
+
+/// The object at a path, or 404.
+pub fn find(
+    snapshot: &Snapshot,
+    served: &Served,
+    namespace: Option<&str>,
+    name: &str,
+) -> Result<Arc<Object>, Box<Status>> {
+    let namespace = namespace.filter(|_| served.kind.namespaced);
+    snapshot.get(&served.stored, namespace, name).ok_or_else(|| Box::new(Status::not_found(&served.resource, name)))
+}
+
+/// A stored object as a value.
+pub fn value(object: &Object) -> Value {
+    serde_json::from_slice(object.json()).expect("what is stored was encoded by us")
+}
+
+/// A stored object as one of a kind: other versions of the same objects may have another form.
+pub fn shown(served: &Served, object: &Object) -> Value {
+    served.show_stored(value(object))
+}
+
+/// The bytes to store: what it is first, then metadata, then the rest. The store adds the resourceVersion.
+pub fn encode(object: &Value) -> Vec<u8> {
+    let empty = Map::new();
+    let fields = object.as_object().unwrap_or(&empty);
+    let mut out = Vec::with_capacity(1024);
+    out.push(b'{');
+    let first = ["apiVersion", "kind", "metadata"];
+    let rest = fields.iter().filter(|(name, _)| !first.contains(&name.as_str()));
+    let ordered = first.iter().filter_map(|name| fields.get_key_value(*name)).chain(rest);
+    for (index, (name, value)) in ordered.enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        write(&mut out, name);
+        out.push(b':');
+        match value {
+            Value::Object(metadata) if name == "metadata" => encode_metadata(&mut out, metadata),
+            value => write(&mut out, value),
+        }
+    }
+    out.push(b'}');
+    out
+}
+
+fn encode_metadata(out: &mut Vec<u8>, metadata: &Map<String, Value>) {
+    out.push(b'{');
+    let kept = metadata.iter().filter(|(name, _)| *name != "resourceVersion");
+    for (index, (name, value)) in kept.enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        write(out, name);
+        out.push(b':');
+        write(out, value);
+    }
+    out.push(b'}');
+}
+
+fn write(out: &mut Vec<u8>, value: &impl serde::Serialize) {
+    serde_json::to_writer(out, value).expect("writing to memory does not fail");
+}
+
+/// Commits an object and returns it as stored.
+pub async fn put(
+    store: &Store,
+    served: &Served,
+    key: Key,
+    expectation: Expectation,
+    object: &Value,
+) -> Result<Arc<Object>, CommitError> {
+    let transaction = transaction(served, put_change(served, key, expectation, object));
+    let committed = store.commit(transaction).await?;
+    Ok(committed.objects.into_iter().flatten().next().expect("a put has an object"))
+}
+
+/// The transaction of a change, as durable as its kind needs.
+pub fn transaction(served: &Served, change: Change) -> Transaction {
+    Transaction::of(change).durability(durability(served))
+}
+
+/// The change that stores an object.
+pub fn put_change(served: &Served, key: Key, expectation: Expectation, object: &Value) -> Change {
+    let converted = served.is_converted().then(|| served.to_stored(object.clone()));
+    let object = converted.as_ref().unwrap_or(object);
+    let known = Known { served, object };
+    Change::put(key, expectation, encode(object), &known).expect("handlers store sound objects")
+}
+
+/// Events are many and tell of things that can be observed again: they need no sync of their own.
+fn durability(served: &Served) -> Durability {
+    match (&*served.stored.group, &*served.stored.resource) {
+        ("", "events") => Durability::Relaxed,
+        _ => Durability::Synced,
+    }
+}
+
+impl Fields for Known<'_> {
+    fn names(&self, _: &GroupResource) -> FieldNames {
+        Arc::clone(&self.served.fields)
+    }
+
+    fn values(&self, _: &GroupResource, _: &[u8]) -> Vec<String> {
+        Known::values(self)
+    }
+}
+
+/// The answer to a commit that did not happen.
+pub fn refusal(served: &Served, name: &str, error: CommitError) -> Box<Status> {
+    Box::new(match error {
+        CommitError::Conflict { .. } => modified(served, name),
+        CommitError::Exists { .. } => Status::already_exists(&served.resource, name),
+        CommitError::Missing { .. } => Status::not_found(&served.resource, name),
+        CommitError::TooLarge { limit, .. } => Status::request_entity_too_large(&format!("limit is {limit}")),
+        CommitError::Malformed(why) => Status::internal_error(why),
+        CommitError::Full(_) | CommitError::Stopped(_) => Status::service_unavailable(error.to_string()),
+    })
+}
+
+/// Someone else was faster.
+pub fn modified(served: &Served, name: &str) -> Status {
+    let why = "the object has been modified; please apply your changes to the latest version and try again";
+    Status::conflict(&served.resource, name, why)
+}

@@ -1,0 +1,184 @@
+//! Our own certificate authority: made once, kept in a folder, renewed when the time comes.
+//!
+//! Each certificate lies with its key in one file, so that a crash can never leave a pair that doesn't match. Start at
+//! [`Pki::prepare`].
+
+mod certificate;
+mod file;
+mod kubeconfig;
+
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use crate::serve::Tls;
+use certificate::{Authority, Issued, Purpose};
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How long the authority lasts: replacing it means giving every client a new kubeconfig.
+const CA_VALID: Duration = Duration::from_secs(10 * 365 * DAY.as_secs());
+
+/// How long the server's certificate lasts: below the 825 days that some TLS clients allow at most.
+const SERVER_VALID: Duration = Duration::from_secs(800 * DAY.as_secs());
+
+/// How long the administrator's certificate lasts.
+const ADMIN_VALID: Duration = Duration::from_secs(365 * DAY.as_secs());
+
+/// Certificates that expire sooner than this are renewed at a start.
+const RENEW_BEFORE: Duration = Duration::from_secs(30 * DAY.as_secs());
+
+/// Names that pods and people reach the server by, whatever it listens on.
+const NAMES: [&str; 5] =
+    ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"];
+
+/// The first address of the service network: the `kubernetes` service has it.
+const SERVICE_ADDRESS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
+
+/// The certificates of one control plane.
+pub struct Pki {
+    ca: String,
+    server: Issued,
+    admin: Issued,
+}
+
+impl Pki {
+    /// Takes the certificates from a folder, making or renewing what is missing, near its end, or lacks a name.
+    ///
+    /// `listen` is the address to serve on and `host_name` this machine's name, if it has one that a certificate can hold.
+    pub fn prepare(folder: &Path, listen: IpAddr, host_name: Option<&str>, now: SystemTime) -> Result<Pki, PkiError> {
+        file::private_folder(folder).map_err(|error| PkiError::Io(folder.to_owned(), error))?;
+        let authority = authority(folder, now)?;
+        let server = Purpose::server(addresses(listen), names(host_name));
+        let server = issued(&folder.join("server.pem"), &authority, &server, SERVER_VALID, now)?;
+        let admin = Purpose::client("kubernetes-admin", "system:masters");
+        let admin = issued(&folder.join("admin.pem"), &authority, &admin, ADMIN_VALID, now)?;
+        Ok(Pki { ca: authority.certificate_pem().to_owned(), server, admin })
+    }
+
+    /// The CA's certificate in PEM, for others to trust.
+    pub fn ca_pem(&self) -> &str {
+        &self.ca
+    }
+
+    /// How to serve with these.
+    pub fn tls(&self) -> Result<Tls, PkiError> {
+        let unusable = |error: &dyn fmt::Display| PkiError::Make(error.to_string());
+        let chain = CertificateDer::from_pem_slice(self.server.certificate.as_bytes()).map_err(|e| unusable(&e))?;
+        let key = PrivateKeyDer::from_pem_slice(self.server.key.as_bytes()).map_err(|e| unusable(&e))?;
+        let ca = CertificateDer::from_pem_slice(self.ca.as_bytes()).map_err(|e| unusable(&e))?;
+        Tls::new(vec![chain], key, ca).map_err(|error| unusable(&error))
+    }
+
+    /// Writes a kubeconfig with which the administrator reaches the server at `url`.
+    pub fn write_admin_kubeconfig(&self, path: &Path, url: &str) -> Result<(), PkiError> {
+        let text = kubeconfig::render(url, &self.ca, "kubernetes-admin", &self.admin);
+        file::replace(path, text.as_bytes()).map_err(|error| PkiError::Io(path.to_owned(), error))
+    }
+}
+
+/// Why there are no certificates to serve with.
+#[derive(Debug)]
+pub enum PkiError {
+    /// A file can't be read or written.
+    Io(PathBuf, io::Error),
+    /// A file holds no certificate and key of ours.
+    Damaged(PathBuf, String),
+    /// The authority's time is over, or has not begun by this machine's clock.
+    NotValidNow(PathBuf),
+    /// A certificate could not be made or used.
+    Make(String),
+}
+
+impl fmt::Display for PkiError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PkiError::Io(path, error) => write!(f, "{}: {error}", path.display()),
+            PkiError::Damaged(path, why) => write!(f, "{} holds no certificate with its key: {why}", path.display()),
+            PkiError::NotValidNow(path) => {
+                write!(f, "the certificate authority in {} is not valid at this machine's time", path.display())
+            }
+            PkiError::Make(why) => write!(f, "a certificate can't be made or used: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for PkiError {}
+
+impl From<rcgen::Error> for PkiError {
+    fn from(error: rcgen::Error) -> PkiError {
+        PkiError::Make(error.to_string())
+    }
+}
+
+fn authority(folder: &Path, now: SystemTime) -> Result<Authority, PkiError> {
+    let path = folder.join("ca.pem");
+    let damaged = |why: String| PkiError::Damaged(path.clone(), why);
+    let pair = match read(&path)? {
+        Some(text) => Issued::parse(&text).map_err(damaged)?,
+        None => {
+            let pair = Authority::make(now, CA_VALID)?;
+            write(&path, &pair)?;
+            pair
+        }
+    };
+    if !pair.facts().map_err(damaged)?.is_valid_at(now) {
+        return Err(PkiError::NotValidNow(path));
+    }
+    Authority::new(pair).map_err(damaged)
+}
+
+/// The certificate in a file if it serves the purpose for long enough, else a new one in its place.
+fn issued(
+    path: &Path,
+    authority: &Authority,
+    purpose: &Purpose,
+    valid: Duration,
+    now: SystemTime,
+) -> Result<Issued, PkiError> {
+    let found = read(path)?.and_then(|text| Issued::parse(&text).ok());
+    if let Some(pair) = found.filter(|pair| authority.would_keep(pair, purpose, now, RENEW_BEFORE)) {
+        return Ok(pair);
+    }
+    let pair = authority.issue(purpose, now, valid)?;
+    write(path, &pair)?;
+    Ok(pair)
+}
+
+fn read(path: &Path) -> Result<Option<String>, PkiError> {
+    match std::fs::read(path) {
+        Ok(bytes) => match String::from_utf8(bytes) {
+            Ok(text) => Ok(Some(text)),
+            Err(_) => Err(PkiError::Damaged(path.to_owned(), "it is not text".into())),
+        },
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(PkiError::Io(path.to_owned(), error)),
+    }
+}
+
+fn write(path: &Path, pair: &Issued) -> Result<(), PkiError> {
+    let text = format!("{}{}", pair.certificate, pair.key);
+    file::replace(path, text.as_bytes()).map_err(|error| PkiError::Io(path.to_owned(), error))
+}
+
+fn addresses(listen: IpAddr) -> Vec<IpAddr> {
+    let mut addresses = vec![IpAddr::from([127, 0, 0, 1]), IpAddr::V6(std::net::Ipv6Addr::LOCALHOST), SERVICE_ADDRESS];
+    if !listen.is_unspecified() && !addresses.contains(&listen) {
+        addresses.push(listen);
+    }
+    addresses
+}
+
+fn names(host_name: Option<&str>) -> Vec<String> {
+    let mut names: Vec<String> = NAMES.iter().map(|name| (*name).to_owned()).collect();
+    names.extend(host_name.filter(|name| !NAMES.contains(name)).map(str::to_owned));
+    names
+}
+
+#[cfg(test)]
+mod tests;

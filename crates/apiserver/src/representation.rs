@@ -1,0 +1,229 @@
+//! How the client wants its answer: as the object, a table, or metadata only; JSON or YAML.
+
+use http::HeaderMap;
+use http::header::{ACCEPT, USER_AGENT};
+use serde_json::{Value, json};
+use setpoint_api::Status;
+use setpoint_schema::{Edit, Kind};
+
+use crate::content::ACCEPTED;
+use crate::query::Query;
+
+/// What the answer shows of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// All of it.
+    Object,
+    /// A row of its table.
+    Table,
+    /// Metadata only.
+    Partial,
+    /// A list of metadata only.
+    PartialList,
+}
+
+/// How the answer is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Media {
+    /// JSON.
+    Json,
+    /// YAML.
+    Yaml,
+}
+
+/// What the client asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Representation {
+    /// What it shows.
+    pub form: Form,
+    /// How it is written.
+    pub media: Media,
+    /// With line breaks.
+    pub pretty: bool,
+    /// Version of the `meta.k8s.io` form: `v1` or `v1beta1`.
+    pub version: &'static str,
+}
+
+const WATCH_MEDIA: [&str; 2] = ["application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"];
+
+impl Representation {
+    /// Reads it from the headers.
+    pub fn of(headers: &HeaderMap, query: &Query<'_>, watch: bool) -> Result<Representation, Box<Status>> {
+        let accept =
+            headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect::<Vec<_>>().join(",");
+        let pretty = wants_pretty(headers, query);
+        let plain = Representation { form: Form::Object, media: Media::Json, pretty, version: "v1" };
+        if accept.trim().is_empty() {
+            return Ok(plain);
+        }
+        let mut clauses: Vec<Clause<'_>> = accept.split(',').map(Clause::parse).collect();
+        clauses.sort_by(|a, b| b.quality.total_cmp(&a.quality));
+        if !clauses.iter().any(|clause| clause.media == "*/*" || ACCEPTED.contains(&clause.media)) {
+            return Err(nothing_available(watch));
+        }
+        for clause in &clauses {
+            let media = match clause.media {
+                "*/*" | "application/json" => Media::Json,
+                "application/yaml" => Media::Yaml,
+                _ => continue,
+            };
+            if let Some((form, version)) = clause.form() {
+                if watch && media == Media::Yaml {
+                    return Err(Box::new(Status::not_acceptable(&WATCH_MEDIA)));
+                }
+                return Ok(Representation { form, media, pretty, version });
+            }
+        }
+        Err(Box::new(Status::not_acceptable(&ACCEPTED)))
+    }
+}
+
+fn nothing_available(watch: bool) -> Box<Status> {
+    let mut available = ACCEPTED.to_vec();
+    if watch {
+        available.extend(WATCH_MEDIA);
+    }
+    let mut status = Status::not_acceptable(&[]);
+    status.message = format!("406: Not Acceptable\n\nAvailable representations: {}", available.join(", "));
+    status.details = Some(setpoint_api::StatusDetails::default());
+    Box::new(status)
+}
+
+/// `pretty` decides; without it people's tools get line breaks and programs don't.
+fn wants_pretty(headers: &HeaderMap, query: &Query<'_>) -> bool {
+    match query.get("pretty") {
+        "" if query.has("pretty") => false,
+        "" => {
+            let agent = headers.get(USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or("");
+            ["curl", "Wget", "Mozilla/5.0"].iter().any(|tool| agent.starts_with(tool))
+        }
+        text => matches!(text, "1" | "t" | "T" | "true" | "TRUE" | "True"),
+    }
+}
+
+struct Clause<'a> {
+    media: &'a str,
+    quality: f32,
+    shape: &'a str,
+    group: &'a str,
+    version: &'a str,
+}
+
+impl<'a> Clause<'a> {
+    fn parse(text: &'a str) -> Clause<'a> {
+        let mut parts = text.split(';').map(str::trim);
+        let media = parts.next().unwrap_or("");
+        let mut clause = Clause { media, quality: 1.0, shape: "", group: "", version: "" };
+        for part in parts {
+            match part.split_once('=') {
+                Some(("q", value)) => clause.quality = value.parse().unwrap_or(1.0),
+                Some(("as", value)) => clause.shape = value,
+                Some(("g", value)) => clause.group = value,
+                Some(("v", value)) => clause.version = value,
+                _ => {}
+            }
+        }
+        clause
+    }
+
+    fn form(&self) -> Option<(Form, &'static str)> {
+        let version = match self.version {
+            "v1beta1" => "v1beta1",
+            _ => "v1",
+        };
+        let known = self.group == "meta.k8s.io" && matches!(self.version, "v1" | "v1beta1");
+        match self.shape {
+            "" => Some((Form::Object, "v1")),
+            "Table" if known => Some((Form::Table, version)),
+            "PartialObjectMetadata" if known => Some((Form::Partial, version)),
+            "PartialObjectMetadataList" if known => Some((Form::PartialList, version)),
+            _ => None,
+        }
+    }
+}
+
+/// What a table shows of the objects beside its cells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Include {
+    /// Nothing.
+    None,
+    /// Their metadata.
+    Metadata,
+    /// All of them.
+    Object,
+}
+
+impl Include {
+    /// Reads `includeObject`.
+    pub fn of(query: &Query<'_>) -> Result<Include, Box<Status>> {
+        match query.get("includeObject") {
+            "" | "Metadata" => Ok(Include::Metadata),
+            "None" => Ok(Include::None),
+            "Object" => Ok(Include::Object),
+            other => Err(Box::new(Status::bad_request(format!(
+                "unrecognized includeObject value: {}",
+                setpoint_api::quote::quote(other)
+            )))),
+        }
+    }
+}
+
+/// A table of these objects.
+pub fn table(
+    kind: &Kind,
+    objects: &[Value],
+    metadata: Value,
+    include: Include,
+    version: &str,
+    now: i64,
+    headings: bool,
+) -> Value {
+    let columns = kind.behaviour.columns();
+    let rows: Vec<Value> = objects.iter().map(|object| row(kind, &columns, object, include, version, now)).collect();
+    let definitions: Vec<Value> =
+        if headings { columns.iter().map(setpoint_schema::Column::definition).collect() } else { Vec::new() };
+    let definitions = if headings { json!(definitions) } else { Value::Null };
+    // Where a kind has no columns of its own, Kubernetes prints no rows as null.
+    let plain = std::ptr::eq(columns.as_ptr(), setpoint_schema::columns::DEFAULT.as_ptr());
+    let rows = if rows.is_empty() && plain { Value::Null } else { json!(rows) };
+    json!({
+        "kind": "Table", "apiVersion": format!("meta.k8s.io/{version}"), "metadata": metadata,
+        "columnDefinitions": definitions, "rows": rows,
+    })
+}
+
+fn row(
+    kind: &Kind,
+    columns: &[setpoint_schema::Column<'_>],
+    object: &Value,
+    include: Include,
+    version: &str,
+    now: i64,
+) -> Value {
+    let mut cells: Vec<Value> = columns.iter().map(|column| column.cell(object, now)).collect();
+    cells.extend(kind.behaviour.cells_without_column(object, now));
+    let conditions = kind.behaviour.row_conditions(object);
+    let mut row = json!({"cells": cells});
+    if !conditions.is_empty() {
+        row.set("conditions", conditions);
+    }
+    let shown = match include {
+        Include::None => Value::Null,
+        Include::Metadata => {
+            let mut shown = partial(object, version);
+            kind.behaviour.row_metadata(&mut shown["metadata"]);
+            shown
+        }
+        Include::Object => object.clone(),
+    };
+    row.set("object", shown);
+    row
+}
+
+/// The metadata of an object.
+pub fn partial(object: &Value, version: &str) -> Value {
+    json!({
+        "kind": "PartialObjectMetadata", "apiVersion": format!("meta.k8s.io/{version}"),
+        "metadata": object.get("metadata").cloned().unwrap_or_else(|| json!({})),
+    })
+}

@@ -1,0 +1,241 @@
+//! The service: a request in, an answer out. Sockets and in-process clients call the same one.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures_util::FutureExt;
+use http::{Method, Request, Response};
+use setpoint_api::Status;
+use setpoint_store::Store;
+use tokio::sync::watch;
+
+use crate::answer::{self, Answer};
+use crate::body::Body;
+use crate::call::Call;
+use crate::clock::{Chance, Clock};
+use crate::flow::Flow;
+use crate::metrics::Metrics;
+use crate::path::{self, ResourcePath, Target};
+use crate::query::Query;
+use crate::registry::Registry;
+use crate::user::{RefusedCertificate, User};
+use crate::{discovery, health, verbs};
+
+/// The API server. Clones share everything.
+#[derive(Clone)]
+pub struct ApiServer {
+    inner: Arc<Inner>,
+}
+
+/// What all requests share.
+pub(crate) struct Inner {
+    pub(crate) store: Store,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) clock: Clock,
+    pub(crate) chance: Chance,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) flow: Flow,
+    /// True once the server is going down: watches end.
+    pub(crate) stopping: watch::Receiver<bool>,
+}
+
+impl ApiServer {
+    /// A server over a store that was opened with this registry.
+    pub fn new(
+        store: Store,
+        registry: Arc<Registry>,
+        clock: Clock,
+        chance: Chance,
+        stopping: watch::Receiver<bool>,
+    ) -> ApiServer {
+        ApiServer {
+            inner: Arc::new(Inner {
+                store,
+                registry,
+                clock,
+                chance,
+                metrics: Arc::default(),
+                flow: Flow::default(),
+                stopping,
+            }),
+        }
+    }
+
+    /// Makes what must always be there: the system's namespaces, the service range and the API's own Service.
+    /// `listen` is where it can be reached.
+    pub async fn prepare(&self, listen: SocketAddr) -> Result<(), Box<Status>> {
+        crate::bootstrap::run(&self.inner, listen).await
+    }
+}
+
+impl tower::Service<Request<Body>> for ApiServer {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let inner = Arc::clone(&self.inner);
+        Box::pin(async move {
+            let (method, uri) = (request.method().clone(), request.uri().clone());
+            let observation = inner.metrics.begin(&inner.registry, &method, &uri);
+            let response = match AssertUnwindSafe(inner.handle(request)).catch_unwind().await {
+                Ok(response) => response,
+                Err(_) => {
+                    tracing::error!(%method, path = uri.path(), "a handler panicked");
+                    answer::status(&Status::internal_error(
+                        "the request could not be handled; the server's log has the cause",
+                    ))
+                }
+            };
+            Ok(inner.metrics.end(observation, response))
+        })
+    }
+}
+
+impl Inner {
+    async fn handle(&self, request: Request<Body>) -> Response<Body> {
+        let (parts, body) = request.into_parts();
+        let path = parts.uri.path();
+        match path::parse(path) {
+            Target::Other(segments) if health::is_open(&segments) => {
+                health::answer(self, &parts.method, &segments, parts.uri.query().unwrap_or(""))
+            }
+            target => match self.user(&parts.extensions) {
+                Err(status) => answer::status(&status),
+                Ok(user) => match target {
+                    Target::Other(segments) => discovery::answer(self, &parts, &segments),
+                    Target::Resource(path) => self.resource(&parts, path, user, body).await,
+                },
+            },
+        }
+    }
+
+    /// Who asks. From the first day only holders of a client certificate of our CA get in.
+    fn user<'a>(&self, extensions: &'a http::Extensions) -> Result<&'a User, Box<Status>> {
+        match User::of(extensions) {
+            Some(user) if extensions.get::<RefusedCertificate>().is_none() => Ok(user),
+            _ => Err(Box::new(Status::unauthorized("Unauthorized"))),
+        }
+    }
+
+    async fn resource(
+        &self,
+        parts: &http::request::Parts,
+        path: ResourcePath<'_>,
+        user: &User,
+        body: Body,
+    ) -> Response<Body> {
+        if !self.registry.has_version(path.group, path.version) {
+            return answer::page_not_found();
+        }
+        let query = Query::parse(parts.uri.query().unwrap_or(""));
+        let result = self.dispatch(parts, &path, query, user, body).await;
+        result.unwrap_or_else(|status| refusal(parts, &status))
+    }
+
+    async fn dispatch(
+        &self,
+        parts: &http::request::Parts,
+        path: &ResourcePath<'_>,
+        query: Query<'_>,
+        user: &User,
+        body: Body,
+    ) -> Answer {
+        let served = self.registry.find(path.group, path.version, path.resource).ok_or_else(unknown_resource)?;
+        let name = path.name.map(decoded).transpose()?;
+        let namespace = path.namespace.map(decoded).transpose()?;
+        if !is_addressed_rightly(&served.kind, path) {
+            return Err(unknown_resource());
+        }
+        let mut call = Call {
+            server: self,
+            served,
+            namespace: namespace.as_deref(),
+            name: name.as_deref(),
+            subresource: path.subresource,
+            watch_path: path.watch,
+            query,
+            headers: &parts.headers,
+            user,
+            warnings: Vec::new(),
+        };
+        call.warnings.extend(served.kind.behaviour.deprecation().map(Into::into));
+        let _place = if is_exempt(&call) { None } else { Some(self.flow.enter().await?) };
+        let result = verbs::run(&mut call, &parts.method, body).await;
+        let mut response = result.unwrap_or_else(|status| refusal(parts, &status));
+        if parts.method == Method::HEAD {
+            *response.body_mut() = crate::body::full("");
+        }
+        if response.status() != http::StatusCode::METHOD_NOT_ALLOWED {
+            answer::warn(&mut response, call.warnings);
+        }
+        Ok(response)
+    }
+}
+
+/// A refusal in the format that the client reads.
+fn refusal(parts: &http::request::Parts, status: &Status) -> Response<Body> {
+    let accept = parts.headers.get(http::header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("");
+    let mut response = answer::status(status);
+    if accept.trim() == "application/yaml" {
+        let value = serde_json::to_value(status).unwrap_or_default();
+        *response.body_mut() = crate::body::full(crate::yaml_out::write(&value));
+        let media = http::HeaderValue::from_static("application/yaml");
+        response.headers_mut().insert(http::header::CONTENT_TYPE, media);
+    }
+    response
+}
+
+/// Watches hold no place, they run for hours; leases never wait, or nodes and leaders would be taken for dead.
+fn is_exempt(call: &Call<'_>) -> bool {
+    call.watch_path || call.query.flag("watch") || &*call.served.kind.group == "coordination.k8s.io"
+}
+
+/// Namespaced objects are only found under their namespace, others only outside of any.
+fn is_addressed_rightly(kind: &setpoint_schema::Kind, path: &ResourcePath<'_>) -> bool {
+    match (kind.namespaced, path.namespace, path.name) {
+        (true, None, Some(_)) | (false, Some(_), _) => false,
+        (true, None, None) => kind.allows("list"),
+        (true, Some(_), _) | (false, None, _) => path.rest.is_empty() || path.subresource == Some("proxy"),
+    }
+}
+
+pub(crate) fn unknown_resource() -> Box<Status> {
+    let mut status = Status::not_found(&setpoint_api::GroupResource::new("", ""), "");
+    status.message = "the server could not find the requested resource".to_owned();
+    status.details = Some(setpoint_api::StatusDetails::default());
+    Box::new(status)
+}
+
+/// A path segment with its escapes undone. One that hides a slash names nothing.
+fn decoded(segment: &str) -> Result<String, Box<Status>> {
+    if !segment.contains('%') {
+        return Ok(segment.to_owned());
+    }
+    let mut bytes = Vec::with_capacity(segment.len());
+    let mut rest = segment.as_bytes();
+    while let Some((&byte, tail)) = rest.split_first() {
+        let hex = |digits: &[u8]| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok();
+        match (byte, tail.get(..2).and_then(hex)) {
+            (b'%', Some(escaped)) => {
+                bytes.push(escaped);
+                rest = &tail[2..];
+            }
+            _ => {
+                bytes.push(byte);
+                rest = tail;
+            }
+        }
+    }
+    let text = String::from_utf8(bytes).map_err(|_| unknown_resource())?;
+    if text.contains(['/', '\0']) { Err(unknown_resource()) } else { Ok(text) }
+}

@@ -1,0 +1,78 @@
+//! A whole server in a test's own process, asked like any other.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Method, Request};
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use setpoint_store::{MemoryDisk, Options, Store};
+use tokio::sync::watch;
+use tower::ServiceExt;
+
+use crate::body::full;
+use crate::user::User;
+use crate::{ApiServer, Chance, Clock, Registry};
+
+/// Where the server says that it can be reached.
+pub(crate) const ADDRESS: ([u8; 4], u16) = ([192, 168, 7, 7], 6443);
+
+/// A prepared server.
+pub(crate) struct Server {
+    pub(crate) api: ApiServer,
+    pub(crate) store: Store,
+    _stop: watch::Sender<bool>,
+}
+
+impl Server {
+    pub(crate) async fn start() -> Server {
+        let registry = Arc::new(Registry::builtin());
+        let disk = Arc::new(MemoryDisk::new());
+        let (store, _) = Store::open(disk, Arc::clone(&registry) as _, Options::default()).await.unwrap();
+        let (stop, stopping) = watch::channel(false);
+        let clock = Clock::starting_at(Duration::from_secs(1_700_000_000));
+        let api = ApiServer::new(store.clone(), registry, clock, Chance::seeded(7), stopping);
+        api.prepare(SocketAddr::from(ADDRESS)).await.unwrap();
+        Server { api, store, _stop: stop }
+    }
+
+    /// Sends a request as the administrator; an absent body is `null`.
+    pub(crate) async fn send(&self, method: &str, path: &str, body: Value) -> (u16, Value) {
+        let bytes = if body.is_null() { Vec::new() } else { serde_json::to_vec(&body).unwrap() };
+        let mut request = Request::new(full(bytes));
+        *request.method_mut() = Method::from_bytes(method.as_bytes()).unwrap();
+        *request.uri_mut() = path.parse().unwrap();
+        let media = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+        request.headers_mut().insert(http::header::CONTENT_TYPE, media.parse().unwrap());
+        let user = User { name: "admin".into(), groups: vec!["system:masters".into()], ..User::default() };
+        request.extensions_mut().insert(Arc::new(user));
+        let Ok(response) = self.api.clone().oneshot(request).await;
+        let code = response.status().as_u16();
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        (code, serde_json::from_slice(&bytes).unwrap_or(Value::Null))
+    }
+
+    /// Sends what must work, and returns the object.
+    pub(crate) async fn done(&self, method: &str, path: &str, body: Value) -> Value {
+        let (code, answer) = self.send(method, path, body).await;
+        assert!((200..300).contains(&code), "{method} {path}: {answer}");
+        answer
+    }
+
+    /// Sends what must be refused, and returns code and message.
+    pub(crate) async fn refused(&self, method: &str, path: &str, body: Value) -> (u16, String) {
+        let (code, answer) = self.send(method, path, body).await;
+        assert!(code >= 400, "{method} {path}: {answer}");
+        (code, answer["message"].as_str().unwrap_or_default().to_owned())
+    }
+
+    /// A pod in the default namespace, with the account that it needs.
+    pub(crate) async fn pod(&self, name: &str) -> Value {
+        let account = json!({"metadata": {"name": "default"}});
+        self.send("POST", "/api/v1/namespaces/default/serviceaccounts", account).await;
+        let labels = json!({"app": "a"});
+        let pod = json!({"metadata": {"name": name, "labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+        self.done("POST", "/api/v1/namespaces/default/pods", pod).await
+    }
+}

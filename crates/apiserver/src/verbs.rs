@@ -1,0 +1,149 @@
+//! What can be done with objects, one file each.
+
+mod create;
+mod delete;
+mod get;
+mod list;
+mod patch;
+mod subresource;
+mod update;
+mod watch;
+
+use http::{Method, Response, StatusCode};
+use serde_json::Value;
+use setpoint_api::Status;
+use setpoint_store::Object;
+use std::sync::Arc;
+
+use crate::answer::{self, Answer};
+use crate::body::Body;
+use crate::call::Call;
+use crate::representation::{self, Form, Include, Media, Representation};
+use crate::server::unknown_resource;
+use crate::{health, objects};
+
+pub(crate) use create::check_namespace_lives;
+pub(crate) use subresource::bind;
+
+/// Runs the verb that the method and the path stand for.
+pub(crate) async fn run(call: &mut Call<'_>, method: &Method, body: Body) -> Answer {
+    if let Some(name) = call.subresource {
+        return subresource::run(call, name, method, body).await;
+    }
+    let verb = verb(call, method).ok_or_else(not_allowed)?;
+    let changes_all = matches!(verb, "create" | "deletecollection");
+    if changes_all && call.kind().namespaced && call.namespace.is_none() {
+        return Err(not_allowed());
+    }
+    if call.name.is_some() && !has_objects(call) {
+        return Err(unknown_resource());
+    }
+    if !call.kind().allows(verb) {
+        return Err(not_allowed());
+    }
+    match verb {
+        "get" => get::run(call),
+        "list" => list::run(call).await,
+        "create" => create::run(call, body).await,
+        "update" => update::run(call, body).await,
+        "patch" => patch::run(call, body).await,
+        "delete" => delete::run(call, body).await,
+        "deletecollection" => delete::run_collection(call, body).await,
+        _ => Err(not_allowed()),
+    }
+}
+
+/// Reviews and the like are only ever posted: they have no objects to name.
+fn has_objects(call: &Call<'_>) -> bool {
+    call.kind().verbs.iter().any(|verb| verb != "create")
+}
+
+fn verb(call: &Call<'_>, method: &Method) -> Option<&'static str> {
+    Some(match (method.as_str(), call.name.is_some() && !call.watch_path) {
+        ("GET", true) => "get",
+        ("GET", false) => "list",
+        ("POST", false) => "create",
+        ("PUT", true) => "update",
+        ("PATCH", true) => "patch",
+        ("DELETE", true) => "delete",
+        ("DELETE", false) => "deletecollection",
+        _ => return None,
+    })
+}
+
+pub(crate) fn not_allowed() -> Box<Status> {
+    Box::new(health::method_not_allowed())
+}
+
+/// An owner that stands twice is kept once, and the user is told.
+pub(crate) fn drop_doubled_owners(call: &mut Call<'_>, object: &mut Value) {
+    let Some(owners) = object["metadata"].get_mut("ownerReferences").and_then(Value::as_array_mut) else { return };
+    let mut kept: Vec<Value> = Vec::with_capacity(owners.len());
+    let mut doubled: Vec<String> = Vec::new();
+    for owner in owners.drain(..) {
+        if kept.contains(&owner) {
+            doubled.push(owner["uid"].as_str().unwrap_or_default().to_owned());
+        } else {
+            kept.push(owner);
+        }
+    }
+    *owners = kept;
+    if !doubled.is_empty() {
+        call.warnings.push(format!(".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}", doubled.join(", ")));
+    }
+}
+
+/// Answers with one stored object in the form that was asked for.
+pub(crate) fn show(call: &Call<'_>, code: StatusCode, object: &Arc<Object>) -> Answer {
+    let representation = Representation::of(call.headers, &call.query, false)?;
+    let as_stored = representation.media == Media::Json && !representation.pretty && !call.served.is_converted();
+    if representation.form == Form::Object && as_stored {
+        return Ok(answer::json(code, object.bytes()));
+    }
+    show_value(call, code, objects::shown(call.served, object))
+}
+
+/// Answers with one object in the form that was asked for.
+pub(crate) fn show_value(call: &Call<'_>, code: StatusCode, object: Value) -> Answer {
+    let representation = Representation::of(call.headers, &call.query, false)?;
+    let version = representation.version;
+    let shown = match representation.form {
+        Form::Object => object,
+        Form::Partial => representation::partial(&object, version),
+        Form::Table => {
+            let metadata = serde_json::json!({"resourceVersion": object["metadata"]["resourceVersion"]});
+            let include = Include::of(&call.query)?;
+            let now = call.server.clock.seconds();
+            representation::table(call.kind(), &[object], metadata, include, version, now, true)
+        }
+        Form::PartialList => {
+            return Err(not_acceptable(call, "PartialObjectMetadataList", "not a list", &call.kind().kind));
+        }
+    };
+    Ok(encode(code, &shown, representation))
+}
+
+pub(crate) fn not_acceptable(call: &Call<'_>, asked: &str, is: &str, kind: &str) -> Box<Status> {
+    let package = if call.kind().group.is_empty() { "core" } else { call.kind().group.split('.').next().unwrap_or("") };
+    let mut status = Status::not_acceptable(&[]);
+    status.message = format!("you requested {asked}, but the requested object is {is} (*{package}.{kind})");
+    Box::new(status)
+}
+
+/// Writes a document as it was asked for.
+pub(crate) fn encode(code: StatusCode, value: &Value, representation: Representation) -> Response<Body> {
+    match representation.media {
+        Media::Yaml => {
+            let mut response = answer::text(code, crate::yaml_out::write(value));
+            let media = http::HeaderValue::from_static("application/yaml");
+            response.headers_mut().insert(http::header::CONTENT_TYPE, media);
+            response
+        }
+        Media::Json if representation.pretty => {
+            let mut bytes = serde_json::to_vec_pretty(value).expect("a value is always encodable");
+            bytes.push(b'\n');
+            answer::json(code, bytes)
+        }
+        Media::Json => answer::value(code, value),
+    }
+}

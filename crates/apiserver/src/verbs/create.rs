@@ -1,0 +1,195 @@
+//! POST: a new object.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use serde_json::Value;
+use setpoint_api::{GroupResource, Status, StatusCause};
+use setpoint_schema::Edit;
+use setpoint_store::{CommitError, Expectation, Object};
+
+use super::{show, show_value};
+use crate::answer::Answer;
+use crate::body::Body;
+use crate::call::Call;
+use crate::content::{self, Format};
+use crate::query::WriteOptions;
+use crate::{admission, allocation, objects};
+
+/// How often another name is drawn when a generated one is taken.
+const GENERATE_TRIES_MAX: usize = 8;
+
+pub(super) async fn run(call: &mut Call<'_>, body: Body) -> Answer {
+    let options = WriteOptions::read(&call.query, "CreateOptions")?;
+    let format = Format::of(call.headers)?;
+    let bytes = content::read(body).await?;
+    let read = content::object(&bytes, format, call.kind(), options.field_validation)?;
+    call.warnings.extend(read.warnings);
+    let mut object = read.object;
+    check_namespace(call, &mut object)?;
+    call.kind().behaviour.default(&mut object);
+    if crate::reviews::is_review(call.kind()) {
+        return crate::reviews::answer(call, object, &options).await;
+    }
+    match insert(call, object, &options).await? {
+        Outcome::Stored(object) => show(call, StatusCode::CREATED, &object),
+        Outcome::DryRun(object) => show_value(call, StatusCode::CREATED, object),
+    }
+}
+
+/// A write that happened, or would have.
+pub(crate) enum Outcome {
+    /// It is stored.
+    Stored(Arc<Object>),
+    /// It would be.
+    DryRun(Value),
+}
+
+/// The namespace of the URL and that of the object are the same, and the object says it.
+pub(crate) fn check_namespace(call: &Call<'_>, object: &mut Value) -> Result<(), Box<Status>> {
+    if !call.kind().namespaced {
+        object.ensure("metadata").remove("namespace");
+        return Ok(());
+    }
+    let given = object.find(&["metadata", "namespace"]).and_then(Value::as_str).unwrap_or("").to_owned();
+    let wanted = call.namespace.unwrap_or("");
+    if given.is_empty() {
+        if !wanted.is_empty() {
+            object.ensure("metadata").set("namespace", wanted);
+        }
+        return Ok(());
+    }
+    if given != wanted {
+        let message = "the namespace of the provided object does not match the namespace sent on the request";
+        return Err(Box::new(Status::bad_request(message)));
+    }
+    Ok(())
+}
+
+/// Stores a new object that was read and defaulted.
+pub(crate) async fn insert(
+    call: &mut Call<'_>,
+    mut object: Value,
+    options: &WriteOptions,
+) -> Result<Outcome, Box<Status>> {
+    let generated = {
+        let metadata = object.ensure("metadata");
+        metadata.text("name").is_empty() && !metadata.text("generateName").is_empty()
+    };
+    let mut tries = 0;
+    let mut draws = 0;
+    loop {
+        let mut attempt = object.clone();
+        if generated {
+            let name = generated_name(attempt["metadata"].text("generateName"), &call.server.chance.suffix());
+            attempt["metadata"].set("name", name);
+        }
+        match insert_named(call, attempt, options).await {
+            Err(status) if generated && status.reason == "AlreadyExists" && tries < GENERATE_TRIES_MAX => tries += 1,
+            Err(status) if allocation::is_lost_race(call.kind(), &status) && draws < allocation::DRAW_TRIES_MAX => {
+                draws += 1
+            }
+            Err(status) if generated && status.reason == "AlreadyExists" => {
+                let name = status.details.as_ref().map_or("", |details| &details.name);
+                return Err(Box::new(Status::generate_name_conflict(&call.served.resource, name, 1)));
+            }
+            result => return result,
+        }
+    }
+}
+
+/// Room for the random end within the limit of names.
+fn generated_name(base: &str, suffix: &str) -> String {
+    const NAME_MAX: usize = 63;
+    let room = NAME_MAX - suffix.len();
+    let mut end = base.len().min(room);
+    while !base.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}{suffix}", &base[..end])
+}
+
+async fn insert_named(call: &mut Call<'_>, mut object: Value, options: &WriteOptions) -> Result<Outcome, Box<Status>> {
+    let kind = call.kind();
+    let version = object["metadata"].text("resourceVersion").to_owned();
+    if !version.is_empty() && version != "0" {
+        return Err(Box::new(Status::bad_request("resourceVersion should not be set on objects to be created")));
+    }
+    super::drop_doubled_owners(call, &mut object);
+    admission::create(call, &mut object).await?;
+    stamp(call, &mut object);
+    allocation::begin_create(call, &mut object)?;
+    let context = call.context(options.dry_run);
+    kind.prepare_create(&mut object, &context);
+    let name = object["metadata"].text("name").to_owned();
+    let errors = kind.check_create(&object);
+    if !errors.is_empty() {
+        return Err(Box::new(Status::invalid(&kind.group_kind(), &name, &errors)));
+    }
+    admission::check_create(call, &object)?;
+    call.warnings.extend(kind.behaviour.warnings(&kind.node(&object), None));
+    kind.behaviour.canonicalize(&mut object);
+    kind.normalize(&mut object);
+    let key = objects::key(call.served, call.namespace, &name);
+    if options.dry_run {
+        let exists = call.server.store.snapshot().get(&call.served.stored, key.namespace(), &name);
+        return match exists {
+            Some(_) => Err(Box::new(Status::already_exists(&call.served.resource, &name))),
+            None => Ok(Outcome::DryRun(object)),
+        };
+    }
+    let allocated = allocation::changes(call, None, Some(&object))?;
+    let change = objects::put_change(call.served, key, Expectation::Absent, &object);
+    let transaction = allocated.into_iter().fold(objects::transaction(call.served, change), |all, one| all.and(one));
+    match call.server.store.commit(transaction).await {
+        Ok(committed) => {
+            Ok(Outcome::Stored(committed.objects.into_iter().flatten().next().expect("a put has an object")))
+        }
+        Err(CommitError::Exists { key, .. }) if *key.resource() != call.served.stored => {
+            Err(allocation::exhausted(&key))
+        }
+        Err(error) => Err(objects::refusal(call.served, &name, error)),
+    }
+}
+
+/// What only the server decides: identity and time.
+fn stamp(call: &Call<'_>, object: &mut Value) {
+    let now = call.server.clock.timestamp();
+    let metadata = object.ensure("metadata");
+    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion", "managedFields"] {
+        metadata.remove(field);
+    }
+    metadata.set("uid", call.server.chance.uid());
+    metadata.set("creationTimestamp", now);
+}
+
+/// New content needs a namespace that is there and stays.
+pub(crate) fn check_namespace_lives(call: &Call<'_>, name: &str) -> Result<(), Box<Status>> {
+    let Some(namespace) = call.namespace.filter(|_| call.kind().namespaced) else { return Ok(()) };
+    let namespaces = GroupResource::new("", "namespaces");
+    let Some(found) = call.server.store.snapshot().get(&namespaces, None, namespace) else {
+        return Err(Box::new(Status::not_found(&namespaces, namespace)));
+    };
+    let object = objects::value(&found);
+    if object.find(&["metadata", "deletionTimestamp"]).is_none() && object["status"].text("phase") != "Terminating" {
+        return Ok(());
+    }
+    let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
+    let cause = StatusCause {
+        reason: "NamespaceTerminating".to_owned(),
+        message: format!("namespace {namespace} is being terminated"),
+        field: "metadata.namespace".to_owned(),
+    };
+    Err(Box::new(Status::forbidden(&call.served.resource, name, why).with_cause(cause)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::generated_name;
+
+    #[test]
+    fn a_generated_name_never_exceeds_a_label() {
+        assert_eq!(generated_name("web-", "abcde"), "web-abcde");
+        assert_eq!(generated_name(&"x".repeat(80), "abcde").len(), 63);
+    }
+}

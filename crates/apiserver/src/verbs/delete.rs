@@ -1,0 +1,333 @@
+//! DELETE: at once, after a grace time, or once every finalizer is gone.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use serde_json::Value;
+use setpoint_api::{FieldError, GroupResource, Path, Status};
+use setpoint_schema::Edit;
+use setpoint_store::{CommitError, Expectation, Object};
+
+use super::{list, show, show_value};
+use crate::answer::{self, Answer};
+use crate::body::Body;
+use crate::call::Call;
+use crate::content::{self, Format};
+use crate::objects;
+use crate::query::{ListOptions, check_dry_run, refuse};
+use crate::representation::Representation;
+
+const ORPHAN: &str = "orphan";
+const FOREGROUND: &str = "foregroundDeletion";
+
+/// How often a delete that named no version is tried again.
+const CONFLICT_TRIES_MAX: usize = 16;
+
+/// What becomes of dependents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Propagation {
+    Orphan,
+    Background,
+    Foreground,
+    /// As the kind and the finalizers that are there decide.
+    Unset,
+}
+
+/// How to delete.
+#[derive(Clone, Debug)]
+pub(crate) struct DeleteOptions {
+    grace_seconds: Option<i64>,
+    uid: Option<String>,
+    pub(super) resource_version: Option<String>,
+    propagation: Propagation,
+    pub(super) dry_run: bool,
+}
+
+impl DeleteOptions {
+    /// From the body if there is one, else from the query.
+    async fn read(call: &Call<'_>, body: Body) -> Result<DeleteOptions, Box<Status>> {
+        let bytes = content::read(body).await?;
+        let object = match bytes.is_empty() {
+            false => DeleteOptions::document(call, &bytes)?,
+            true => Value::Null,
+        };
+        DeleteOptions::of(call, &object)
+    }
+
+    /// From a document, and from the query what it leaves out.
+    pub(super) fn of(call: &Call<'_>, object: &Value) -> Result<DeleteOptions, Box<Status>> {
+        let query = &call.query;
+        let text = |name: &str| match object.has(name) {
+            true => object.text(name).to_owned(),
+            false => query.get(name).to_owned(),
+        };
+        let orphan = match object.get("orphanDependents").and_then(Value::as_bool) {
+            Some(flag) => Some(flag),
+            None => query.maybe_flag("orphanDependents"),
+        };
+        let dry_run = match object.get("dryRun").and_then(Value::as_array) {
+            Some(values) => values.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+            None => query.all("dryRun"),
+        };
+        let grace = match object.number("gracePeriodSeconds") {
+            Some(seconds) => Some(seconds),
+            None => query.number("gracePeriodSeconds")?,
+        };
+        let precondition =
+            |name: &str| object.find(&["preconditions", name]).and_then(Value::as_str).map(str::to_owned);
+        let policy = text("propagationPolicy");
+        let propagation = check(orphan, &policy, &dry_run)?;
+        Ok(DeleteOptions {
+            grace_seconds: grace,
+            uid: precondition("uid"),
+            resource_version: precondition("resourceVersion"),
+            propagation,
+            dry_run: !dry_run.is_empty(),
+        })
+    }
+
+    fn document(call: &Call<'_>, bytes: &[u8]) -> Result<Value, Box<Status>> {
+        let format = Format::of(call.headers)?;
+        content::options(bytes, format)
+    }
+}
+
+fn check(orphan: Option<bool>, policy: &str, dry_run: &[String]) -> Result<Propagation, Box<Status>> {
+    let path = Path::root("propagationPolicy");
+    let mut errors = Vec::new();
+    if orphan.is_some() && !policy.is_empty() {
+        errors.push(FieldError::invalid(&path, policy, "orphanDependents and deletionPropagation cannot be both set"));
+    }
+    let propagation = match (policy, orphan) {
+        ("", None) => Propagation::Unset,
+        ("Orphan", _) | ("", Some(true)) => Propagation::Orphan,
+        ("Background", _) | ("", Some(false)) => Propagation::Background,
+        ("Foreground", _) => Propagation::Foreground,
+        _ => {
+            let allowed = ["Foreground", "Background", "Orphan", "nil"];
+            errors.push(FieldError::not_supported(&path, policy, &allowed));
+            Propagation::Unset
+        }
+    };
+    check_dry_run(dry_run, &mut errors);
+    refuse("DeleteOptions", errors)?;
+    Ok(propagation)
+}
+
+pub(super) async fn run(call: &mut Call<'_>, body: Body) -> Answer {
+    let options = DeleteOptions::read(call, body).await?;
+    if options.propagation == Propagation::Unset && call.kind().behaviour.orphans_dependents() {
+        call.warnings.push("child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning".to_owned());
+    }
+    let deleted = delete(call, call.object_name(), &options).await?;
+    match deleted {
+        Deleted::Waits(object) => show(call, StatusCode::OK, &object),
+        Deleted::WouldWait(object) => show_value(call, StatusCode::OK, object),
+        Deleted::Gone(object) if shows_what_is_gone(call.kind()) => show_value(call, StatusCode::OK, object),
+        Deleted::Gone(object) => {
+            let (name, uid) = (object["metadata"].text("name"), object["metadata"].text("uid"));
+            Ok(answer::status(&Status::deleted(&call.served.resource, name, uid)))
+        }
+    }
+}
+
+/// Kinds whose delete answers with the object rather than with a word.
+fn shows_what_is_gone(kind: &setpoint_schema::Kind) -> bool {
+    match &*kind.group {
+        "resource.k8s.io" => true,
+        "storage.k8s.io" => kind.plural != "csistoragecapacities",
+        "" => matches!(
+            &*kind.plural,
+            "resourcequotas"
+                | "persistentvolumes"
+                | "serviceaccounts"
+                | "persistentvolumeclaims"
+                | "namespaces"
+                | "pods"
+                | "services"
+                | "podtemplates"
+        ),
+        _ => false,
+    }
+}
+
+/// What a delete did.
+pub(crate) enum Deleted {
+    /// The object is gone; this is its last state.
+    Gone(Value),
+    /// It waits for its finalizers or its grace time.
+    Waits(Arc<Object>),
+    /// It would wait.
+    WouldWait(Value),
+}
+
+/// Deletes one object.
+pub(crate) async fn delete(call: &Call<'_>, name: &str, options: &DeleteOptions) -> Result<Deleted, Box<Status>> {
+    crate::admission::delete(call, name)?;
+    let mut tries = 0;
+    loop {
+        let current = objects::find(&call.server.store.snapshot(), call.served, call.namespace, name)?;
+        let mut object = objects::shown(call.served, &current);
+        check_preconditions(call, name, &object, options)?;
+        let key = objects::key(call.served, call.namespace, name);
+        let expectation = Expectation::Unchanged(current.revision());
+        let waits = begin(call, &mut object, options);
+        if options.dry_run {
+            return Ok(if waits { Deleted::WouldWait(object) } else { Deleted::Gone(object) });
+        }
+        let result = if !waits {
+            let changes = crate::allocation::changes(call, Some(&object), None)?;
+            let delete = setpoint_store::Change::delete(key, expectation);
+            let transaction =
+                changes.into_iter().fold(objects::transaction(call.served, delete), |all, one| all.and(one));
+            call.server.store.commit(transaction).await.map(|_| Deleted::Gone(object))
+        } else if object == objects::shown(call.served, &current) {
+            return Ok(Deleted::Waits(current));
+        } else {
+            objects::put(&call.server.store, call.served, key, expectation, &object).await.map(Deleted::Waits)
+        };
+        match result {
+            Ok(deleted) => return Ok(deleted),
+            Err(CommitError::Conflict { .. } | CommitError::Missing { .. }) if tries < CONFLICT_TRIES_MAX => tries += 1,
+            Err(error) => return Err(objects::refusal(call.served, name, error)),
+        }
+    }
+}
+
+pub(super) fn check_preconditions(
+    call: &Call<'_>,
+    name: &str,
+    object: &Value,
+    options: &DeleteOptions,
+) -> Result<(), Box<Status>> {
+    let kind = call.kind();
+    let resource = GroupResource::new(&*kind.group, &*kind.kind);
+    let metadata = &object["metadata"];
+    if is_namespace(kind) {
+        return check_namespace_preconditions(call, name, metadata, options);
+    }
+    if let Some(uid) = options.uid.as_deref().filter(|uid| *uid != metadata.text("uid")) {
+        let actual = metadata.text("uid");
+        let why = format!(
+            "the UID in the precondition ({uid}) does not match the UID in record ({actual}). The object might have been deleted and then recreated"
+        );
+        return Err(Box::new(Status::conflict(&resource, name, why)));
+    }
+    if let Some(version) = options.resource_version.as_deref().filter(|v| *v != metadata.text("resourceVersion")) {
+        let actual = metadata.text("resourceVersion");
+        let why = format!(
+            "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({actual}). The object might have been modified"
+        );
+        return Err(Box::new(Status::conflict(&resource, name, why)));
+    }
+    Ok(())
+}
+
+/// Namespaces word it differently.
+fn check_namespace_preconditions(
+    call: &Call<'_>,
+    name: &str,
+    metadata: &Value,
+    options: &DeleteOptions,
+) -> Result<(), Box<Status>> {
+    let differs = |what: &str, field: &str, wanted: &Option<String>| {
+        let (wanted, actual) = (wanted.as_deref()?, metadata.text(field));
+        (wanted != actual)
+            .then(|| format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {actual}"))
+    };
+    let why = differs("UID", "uid", &options.uid)
+        .or_else(|| differs("ResourceVersion", "resourceVersion", &options.resource_version));
+    why.map_or(Ok(()), |why| Err(Box::new(Status::conflict(&call.served.resource, name, why))))
+}
+
+/// Marks the object as being deleted where it has to wait; says whether it does.
+fn begin(call: &Call<'_>, object: &mut Value, options: &DeleteOptions) -> bool {
+    let kind = call.kind();
+    let grace = kind.behaviour.grace_seconds(object, options.grace_seconds).map(|seconds| seconds.max(0));
+    let finalizers = finalizers(call, object, options.propagation);
+    let held = !finalizers.is_empty();
+    object.ensure("metadata").set_or_remove("finalizers", held.then(|| finalizers.into()));
+    if is_namespace(kind) {
+        mark(call, object, 0);
+        // Namespaces have no grace time: they end when their content has.
+        object.ensure("metadata").remove("deletionGracePeriodSeconds");
+        object.ensure("status").set("phase", "Terminating");
+        let content = object.find(&["spec", "finalizers"]).and_then(Value::as_array);
+        return held || content.is_some_and(|all| !all.is_empty());
+    }
+    // Only kinds with a grace time show in their last state that it ran out; others go without ever being marked.
+    if held || grace.is_some() {
+        mark(call, object, grace.unwrap_or(0));
+    }
+    held || object["metadata"].number("deletionGracePeriodSeconds").unwrap_or(0) > 0
+}
+
+fn is_namespace(kind: &setpoint_schema::Kind) -> bool {
+    &*kind.kind == "Namespace" && kind.group.is_empty()
+}
+
+/// Says when the object ends. A later delete can only bring that forward.
+fn mark(call: &Call<'_>, object: &mut Value, grace: i64) {
+    let ends = setpoint_api::time::format_rfc3339(call.server.clock.seconds() + grace);
+    let metadata = object.ensure("metadata");
+    let marked = metadata.has("deletionTimestamp");
+    if marked && grace >= metadata.number("deletionGracePeriodSeconds").unwrap_or(0) {
+        return;
+    }
+    metadata.set("deletionTimestamp", ends);
+    metadata.set("deletionGracePeriodSeconds", grace);
+    let generation = metadata.number("generation").filter(|generation| !marked && *generation > 0);
+    if let Some(generation) = generation {
+        metadata.set("generation", generation + 1);
+    }
+}
+
+/// The finalizers that the object has from now on: the garbage collector's own come and go with the policy.
+fn finalizers(call: &Call<'_>, object: &Value, propagation: Propagation) -> Vec<String> {
+    let present: Vec<String> = object
+        .find(&["metadata", "finalizers"])
+        .and_then(Value::as_array)
+        .map(|all| all.iter().filter_map(Value::as_str).map(str::to_owned).collect())
+        .unwrap_or_default();
+    let has = |name: &str| present.iter().any(|finalizer| finalizer == name);
+    let (orphan, foreground) = match propagation {
+        Propagation::Orphan => (true, false),
+        Propagation::Foreground => (false, true),
+        Propagation::Background => (false, false),
+        Propagation::Unset if has(ORPHAN) => (true, false),
+        Propagation::Unset if has(FOREGROUND) => (false, true),
+        Propagation::Unset => (call.kind().behaviour.orphans_dependents(), false),
+    };
+    let mut kept: Vec<String> = present.into_iter().filter(|name| name != ORPHAN && name != FOREGROUND).collect();
+    if orphan {
+        kept.push(ORPHAN.to_owned());
+    }
+    if foreground {
+        kept.push(FOREGROUND.to_owned());
+    }
+    kept
+}
+
+/// DELETE of a collection: each of its objects.
+pub(super) async fn run_collection(call: &mut Call<'_>, body: Body) -> Answer {
+    let list_options = ListOptions::read(&call.query, false)?;
+    let options = DeleteOptions::read(call, body).await?;
+    let representation = Representation::of(call.headers, &call.query, false)?;
+    let found = list::find(call, &list_options).await?;
+    for object in &found.items {
+        let value = objects::value(object);
+        let (name, namespace) = (value["metadata"].text("name"), value["metadata"].text("namespace"));
+        let one = Call {
+            namespace: Some(namespace).filter(|n| !n.is_empty()),
+            name: None,
+            query: crate::query::Query::default(),
+            warnings: Vec::new(),
+            ..*call
+        };
+        match delete(&one, name, &options).await {
+            Err(status) if status.reason != "NotFound" => return Err(status),
+            _ => {}
+        }
+    }
+    list::show(call, &found, representation)
+}

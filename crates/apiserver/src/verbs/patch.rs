@@ -1,0 +1,152 @@
+//! PATCH: a change described instead of a whole object.
+
+use std::borrow::Cow;
+
+use http::header::CONTENT_TYPE;
+use serde_json::Value;
+use setpoint_api::{FieldError, GroupKind, Path, Status};
+use setpoint_schema::json::Json;
+use setpoint_schema::patch::{self, JsonPatch, MergePatch, StrategicPatch, Strictness};
+use setpoint_schema::{Edit, TypeRef, decode, facts};
+
+use super::{create, update};
+use crate::answer::Answer;
+use crate::body::Body;
+use crate::call::Call;
+use crate::query::{FieldValidation, WriteOptions};
+use crate::{content, objects};
+
+pub(super) async fn run(call: &mut Call<'_>, body: Body) -> Answer {
+    let outcome = apply(call, body, &mut |call, old, patched| patched(call, old)).await?;
+    update::answer(call, outcome)
+}
+
+/// Applies the patch to a document of the call's kind.
+pub(super) type Patched<'p> = dyn Fn(&mut Call<'_>, &Value) -> Result<Value, Box<Status>> + Send + Sync + 'p;
+
+/// Makes the next version of a stored object with a patch: of the whole object, or of a view of it.
+pub(super) type Through<'t> = dyn FnMut(&mut Call<'_>, &Value, &Patched<'_>) -> Result<Value, Box<Status>> + Send + 't;
+
+/// The kinds of patches.
+enum Patch<'a> {
+    Json(JsonPatch<'a>),
+    Merge(MergePatch<'a>),
+    Strategic(StrategicPatch),
+}
+
+pub(super) async fn apply(
+    call: &mut Call<'_>,
+    body: Body,
+    through: &mut Through<'_>,
+) -> Result<super::create::Outcome, Box<Status>> {
+    let media = call.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("").to_owned();
+    let media = media.split(';').next().unwrap_or("").trim().to_owned();
+    let known =
+        ["application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json"];
+    if !known.contains(&&*media) {
+        return Err(unsupported());
+    }
+    let options = WriteOptions::read(&call.query, "PatchOptions")?;
+    options.check_not_forced()?;
+    let bytes = content::read(body).await?;
+    // What is not there can't be patched, however wrong the patch is.
+    objects::find(&call.server.store.snapshot(), call.served, call.namespace, call.object_name())?;
+    let strictness = match options.field_validation {
+        FieldValidation::Ignore => Strictness::Lax,
+        FieldValidation::Warn | FieldValidation::Strict => Strictness::Checked,
+    };
+    let refused = |error: patch::PatchError| Box::new(error.status());
+    let patch = match &*media {
+        "application/json-patch+json" => Patch::Json(JsonPatch::decode(&bytes, strictness).map_err(refused)?),
+        "application/merge-patch+json" => Patch::Merge(MergePatch::decode(&bytes, strictness).map_err(refused)?),
+        _ => Patch::Strategic(StrategicPatch::decode(&bytes, strictness).map_err(refused)?),
+    };
+    let validation = options.field_validation;
+    let patched = |call: &mut Call<'_>, old: &Value| patched(call, &patch, old, validation);
+    update::change(call, &options, &mut |call, old| through(call, old, &patched)).await
+}
+
+fn unsupported() -> Box<Status> {
+    let mut status = Status::unsupported_media_type(&[]);
+    status.message = "415: Unsupported Media Type".to_owned();
+    status.details = Some(setpoint_api::StatusDetails::default());
+    Box::new(status)
+}
+
+/// The object after the patch, read and defaulted like one that a client sent whole.
+fn patched(
+    call: &mut Call<'_>,
+    patch: &Patch<'_>,
+    old: &Value,
+    validation: FieldValidation,
+) -> Result<Value, Box<Status>> {
+    let kind = call.kind();
+    let refused = |error: patch::PatchError| Box::new(error.status());
+    let (document, shown, complaints): (Json<'_>, Box<dyn Fn() -> String>, &[String]) = match patch {
+        Patch::Json(patch) => {
+            let document = patch.apply(go_order(old, kind.root_type())).map_err(refused)?;
+            let text = patch::json_text(&document);
+            (document, Box::new(move || text.clone()), patch.complaints())
+        }
+        Patch::Merge(patch) => {
+            let document = patch.apply(go_order(old, kind.root_type()));
+            let text = patch::json_text(&document);
+            (document, Box::new(move || text.clone()), patch.complaints())
+        }
+        Patch::Strategic(patch) => {
+            let merged = patch.apply(old.clone(), kind.root_type()).map_err(refused)?;
+            let text = patch::value_text(&merged.patch);
+            (Json::from(merged.value), Box::new(move || text.clone()), patch.complaints())
+        }
+    };
+    let invalid = |error: decode::DecodeError| invalid_patch(&shown(), &error.to_string());
+    let said = document.get("kind").and_then(Json::as_str).unwrap_or(&kind.kind);
+    if let Some(other) = facts::kind_type(&kind.api_version(), said).filter(|_| *said != *kind.kind) {
+        decode::decode(document.clone(), other).map_err(invalid)?;
+    }
+    let decoded = decode::decode(document, kind.root_type()).map_err(invalid)?;
+    let mut strict: Vec<Cow<'_, str>> = complaints.iter().map(|text| Cow::Borrowed(text.as_str())).collect();
+    strict.extend(decoded.strict.into_iter().map(Cow::Owned));
+    if !strict.is_empty() && validation == FieldValidation::Strict {
+        return Err(invalid_patch(&shown(), &format!("strict decoding error: {}", strict.join(", "))));
+    }
+    if validation == FieldValidation::Warn {
+        call.warnings.extend(strict.into_iter().map(Cow::into_owned));
+    }
+    let mut new = decoded.value;
+    new.set("apiVersion", kind.api_version());
+    new.set("kind", &*kind.kind);
+    update::check_name(call, &mut new)?;
+    create::check_namespace(call, &mut new)?;
+    kind.behaviour.default(&mut new);
+    Ok(new)
+}
+
+fn invalid_patch(shown: &str, why: &str) -> Box<Status> {
+    let error = FieldError::invalid(&Path::root("patch"), shown, why);
+    Box::new(Status::invalid(&GroupKind::new("", ""), "", &[error]))
+}
+
+/// An object in the order in which Kubernetes prints its fields: what error messages quote.
+fn go_order(value: &Value, ty: TypeRef<'_>) -> Json<'static> {
+    match value {
+        Value::Object(fields) => {
+            let place = |name: &str| ty.fields().iter().position(|field| field.name == name).unwrap_or(usize::MAX);
+            let mut ordered: Vec<(&String, &Value)> = fields.iter().collect();
+            ordered.sort_by_key(|(name, _)| place(name));
+            let ordered = ordered.into_iter().map(|(name, value)| {
+                let value = match ty.child(name) {
+                    Some(ty) => go_order(value, ty),
+                    None => Json::from(value.clone()),
+                };
+                (Cow::Owned(name.clone()), value)
+            });
+            Json::Object(ordered.collect())
+        }
+        Value::Array(items) => match ty.item() {
+            Some(ty) => Json::Array(items.iter().map(|item| go_order(item, ty)).collect()),
+            None => Json::from(value.clone()),
+        },
+        other => Json::from(other.clone()),
+    }
+}

@@ -1,0 +1,82 @@
+//! Parts of an object with a URL of their own.
+
+mod binding;
+mod eviction;
+mod node_stream;
+mod scale;
+
+use http::{Method, StatusCode};
+use setpoint_api::Status;
+
+use super::{not_allowed, patch, show, update};
+use crate::answer::Answer;
+use crate::body::Body;
+use crate::call::Call;
+use crate::content::{self, Format};
+use crate::objects;
+use crate::query::WriteOptions;
+use crate::server::unknown_resource;
+
+pub(crate) use binding::bind;
+
+pub(super) async fn run(call: &mut Call<'_>, name: &str, method: &Method, body: Body) -> Answer {
+    let part = call.kind().subresource(name).ok_or_else(unknown_resource)?;
+    let verb = match method.as_str() {
+        "GET" => "get",
+        "PUT" => "update",
+        "PATCH" => "patch",
+        "POST" => "create",
+        "DELETE" => "delete",
+        _ => return Err(not_allowed()),
+    };
+    if !part.verbs.iter().any(|known| known == verb) {
+        return Err(not_allowed());
+    }
+    match (name, verb) {
+        ("scale", _) => scale::run(call, verb, body).await,
+        ("binding", "create") => binding::run(call, body).await,
+        ("eviction", "create") => eviction::run(call, body).await,
+        ("token", "create") => Err(not_implemented("service account tokens are not issued by this server yet")),
+        ("log" | "exec" | "attach" | "portforward" | "proxy", _) => node_stream::run(call, name),
+        (_, "get") if part.root == call.kind().root => {
+            let object = objects::find(&call.server.store.snapshot(), call.served, call.namespace, call.object_name())?;
+            show(call, StatusCode::OK, &object)
+        }
+        (_, "update") if part.root == call.kind().root => update::run(call, body).await,
+        (_, "patch") if part.root == call.kind().root => patch::run(call, body).await,
+        _ => Err(not_allowed()),
+    }
+}
+
+/// Reads the body of a subresource that takes an object of its own kind.
+async fn read(call: &mut Call<'_>, body: Body) -> Result<(serde_json::Value, WriteOptions), Box<Status>> {
+    let options = WriteOptions::read(&call.query, "CreateOptions")?;
+    let format = Format::of(call.headers)?;
+    let bytes = content::read(body).await?;
+    let kind = call.kind();
+    let part = kind.subresource(call.subresource.unwrap_or_default()).ok_or_else(unknown_resource)?;
+    let version = if is_old_eviction(&bytes, &part.kind) { "v1beta1" } else { &*part.version };
+    let expected = setpoint_api::GroupVersion::new(&*part.group, version);
+    let root = setpoint_schema::facts::BUILTIN.get(part.root);
+    let read = content::typed(&bytes, format, root, &expected, &part.kind, options.field_validation)?;
+    call.warnings.extend(read.warnings);
+    Ok((read.object, options))
+}
+
+/// Evictions of the version before are the same object, and old drain tools still send them.
+fn is_old_eviction(bytes: &[u8], kind: &str) -> bool {
+    let version =
+        || serde_json::from_slice::<serde_json::Value>(bytes).ok()?.get("apiVersion")?.as_str().map(str::to_owned);
+    kind == "Eviction" && version().as_deref() == Some("policy/v1beta1")
+}
+
+/// The answer where a part of the API is known but not there.
+fn not_implemented(message: &str) -> Box<Status> {
+    let mut status = Status::bad_request(message);
+    status.code = StatusCode::NOT_IMPLEMENTED.as_u16();
+    status.reason = "NotImplemented".to_owned();
+    Box::new(status)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,231 @@
+//! PUT: a new version of an object; and the way that every change of an object goes.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use serde_json::Value;
+use setpoint_api::{FieldError, GroupKind, Path, Status};
+use setpoint_schema::Edit;
+use setpoint_store::{Change, CommitError, Expectation, Object};
+
+use super::create::{self, Outcome};
+use super::{show, show_value};
+use crate::answer::Answer;
+use crate::body::Body;
+use crate::call::Call;
+use crate::content::{self, Format};
+use crate::query::WriteOptions;
+use crate::{admission, allocation, objects};
+
+/// How often a change that named no version is tried again on a newer one.
+const CONFLICT_TRIES_MAX: usize = 16;
+
+pub(super) async fn run(call: &mut Call<'_>, body: Body) -> Answer {
+    let options = WriteOptions::read(&call.query, "UpdateOptions")?;
+    let format = Format::of(call.headers)?;
+    let bytes = content::read(body).await?;
+    let read = content::object(&bytes, format, call.kind(), options.field_validation)?;
+    call.warnings.extend(read.warnings);
+    let mut object = read.object;
+    check_name(call, &mut object)?;
+    create::check_namespace(call, &mut object)?;
+    call.kind().behaviour.default(&mut object);
+    let may_create = call.kind().behaviour.allow_create_on_update() && call.subresource.is_none();
+    let is_there = objects::find(&call.server.store.snapshot(), call.served, call.namespace, call.object_name());
+    if let (Err(_), true) = (&is_there, may_create) {
+        let options = WriteOptions { field_manager: options.field_manager.clone(), ..options };
+        return match create::insert(call, object, &options).await? {
+            Outcome::Stored(object) => show(call, StatusCode::CREATED, &object),
+            Outcome::DryRun(object) => show_value(call, StatusCode::CREATED, object),
+        };
+    }
+    let mut replace = |call: &mut Call<'_>, old: &Value| {
+        check_uid(call, &object, old)?;
+        Ok(object.clone())
+    };
+    let replaced = change(call, &options, &mut replace).await?;
+    answer(call, replaced)
+}
+
+/// The answer to a change.
+pub(super) fn answer(call: &Call<'_>, outcome: Outcome) -> Answer {
+    match outcome {
+        Outcome::Stored(object) => show(call, StatusCode::OK, &object),
+        Outcome::DryRun(object) => show_value(call, StatusCode::OK, object),
+    }
+}
+
+pub(super) fn check_name(call: &Call<'_>, object: &mut Value) -> Result<(), Box<Status>> {
+    let wanted = call.object_name();
+    let given = object.find(&["metadata", "name"]).and_then(Value::as_str).unwrap_or("").to_owned();
+    if given.is_empty() {
+        let message =
+            format!("the name of the object ({wanted} based on URL) was undeterminable: name must be provided");
+        return Err(Box::new(Status::bad_request(message)));
+    }
+    if given != wanted {
+        let message = format!("the name of the object ({given}) does not match the name on the URL ({wanted})");
+        return Err(Box::new(Status::bad_request(message)));
+    }
+    Ok(())
+}
+
+/// Makes the next version of an object from the present one. Called again if someone else was faster.
+pub(crate) type Make<'m> = dyn FnMut(&mut Call<'_>, &Value) -> Result<Value, Box<Status>> + Send + 'm;
+
+/// The way of every change: read, make, check, commit; from the start again if it named no version and someone was faster.
+pub(crate) async fn change(
+    call: &mut Call<'_>,
+    options: &WriteOptions,
+    make: &mut Make<'_>,
+) -> Result<Outcome, Box<Status>> {
+    let warnings = call.warnings.len();
+    let mut tries = 0;
+    loop {
+        call.warnings.truncate(warnings);
+        let name = call.object_name();
+        let current = objects::find(&call.server.store.snapshot(), call.served, call.namespace, name)?;
+        let (step, named_version) = next(call, options, make, &current)?;
+        let key = objects::key(call.served, call.namespace, name);
+        let expectation = Expectation::Unchanged(current.revision());
+        let result = match step {
+            Step::Nothing => return Ok(Outcome::Stored(current)),
+            Step::Put(object, _) | Step::Remove(object, _) if options.dry_run => return Ok(Outcome::DryRun(object)),
+            Step::Put(object, beside) => {
+                let change = objects::put_change(call.served, key, expectation, &object);
+                let transaction =
+                    beside.into_iter().fold(objects::transaction(call.served, change), |all, one| all.and(one));
+                let committed = call.server.store.commit(transaction).await;
+                committed.map(|c| Outcome::Stored(c.objects.into_iter().flatten().next().expect("a put has an object")))
+            }
+            Step::Remove(object, beside) => {
+                let delete = Change::delete(key, expectation);
+                let transaction =
+                    beside.into_iter().fold(objects::transaction(call.served, delete), |all, one| all.and(one));
+                call.server.store.commit(transaction).await.map(|_| Outcome::DryRun(object))
+            }
+        };
+        match result {
+            Ok(outcome) => return Ok(outcome),
+            Err(CommitError::Conflict { .. } | CommitError::Missing { .. })
+                if !named_version && tries < CONFLICT_TRIES_MAX =>
+            {
+                tries += 1;
+            }
+            Err(CommitError::Exists { .. }) if tries < CONFLICT_TRIES_MAX => tries += 1,
+            Err(CommitError::Exists { key, .. }) => return Err(allocation::exhausted(&key)),
+            Err(error) => return Err(objects::refusal(call.served, name, error)),
+        }
+    }
+}
+
+enum Step {
+    /// The object is as it should be.
+    Nothing,
+    /// It is stored anew, together with what changes beside it.
+    Put(Value, Vec<Change>),
+    /// Its last finalizer went: so does it.
+    Remove(Value, Vec<Change>),
+}
+
+/// What to do with the present object, and whether the client named the version it knows.
+fn next(
+    call: &mut Call<'_>,
+    options: &WriteOptions,
+    make: &mut Make<'_>,
+    current: &Arc<Object>,
+) -> Result<(Step, bool), Box<Status>> {
+    let kind = call.kind();
+    let name = call.object_name();
+    let old = objects::shown(call.served, current);
+    let mut new = make(call, &old)?;
+    let named_version = check_version(call, &new, &old)?;
+    new.ensure("metadata").set("resourceVersion", old["metadata"]["resourceVersion"].clone());
+    let subresource = call.subresource.unwrap_or("");
+    for field in ["selfLink", "managedFields"] {
+        new["metadata"].remove(field);
+    }
+    super::drop_doubled_owners(call, &mut new);
+    admission::update(call, &mut new, &old)?;
+    allocation::begin_update(call, &mut new, &old)?;
+    kind.prepare_update(subresource, &mut new, &old, &call.context(options.dry_run));
+    let errors = kind.check_update(subresource, &new, &old);
+    if !errors.is_empty() {
+        return Err(Box::new(Status::invalid(&kind.group_kind(), name, &errors)));
+    }
+    admission::check_update(call, &new, &old)?;
+    call.warnings.extend(kind.behaviour.warnings(&kind.node(&new), Some(&kind.node(&old))));
+    kind.behaviour.canonicalize(&mut new);
+    kind.normalize(&mut new);
+    if is_released(&new) {
+        let beside = allocation::changes(call, Some(&old), None)?;
+        return Ok((Step::Remove(new, beside), named_version));
+    }
+    if new == old {
+        return Ok((Step::Nothing, named_version));
+    }
+    let beside = allocation::changes(call, Some(&old), Some(&new))?;
+    Ok((Step::Put(new, beside), named_version))
+}
+
+/// Being deleted, with nothing left to wait for.
+pub(crate) fn is_released(object: &Value) -> bool {
+    let metadata = &object["metadata"];
+    let holds = metadata.get("finalizers").and_then(Value::as_array).is_some_and(|all| !all.is_empty());
+    let held_by_namespace = object["kind"] == "Namespace"
+        && object.find(&["spec", "finalizers"]).and_then(Value::as_array).is_some_and(|all| !all.is_empty());
+    metadata.has("deletionTimestamp")
+        && metadata.number("deletionGracePeriodSeconds").unwrap_or(0) == 0
+        && !holds
+        && !held_by_namespace
+}
+
+fn check_version(call: &Call<'_>, new: &Value, old: &Value) -> Result<bool, Box<Status>> {
+    let name = call.object_name();
+    let given = new["metadata"].text("resourceVersion");
+    if given.is_empty() || given == "0" {
+        if call.kind().behaviour.allow_unconditional_update() {
+            return Ok(false);
+        }
+        let path = Path::root("metadata");
+        let zero = setpoint_api::BadValue::from(&serde_json::json!(0));
+        let error = FieldError::invalid(&path.child("resourceVersion"), zero, "must be specified for an update");
+        let resource = GroupKind::new(&*call.kind().group, &*call.kind().plural);
+        return Err(Box::new(Status::invalid(&resource, name, &[error])));
+    }
+    if given.parse::<u64>().is_err() {
+        let message = format!("strconv.ParseUint: parsing {}: invalid syntax", setpoint_api::quote::quote(given));
+        return Err(Box::new(Status::bad_request(message)));
+    }
+    if given != old["metadata"].text("resourceVersion") {
+        return Err(Box::new(objects::modified(call.served, name)));
+    }
+    Ok(true)
+}
+
+/// What Kubernetes calls a resource in its storage, where that differs: error messages quote it.
+fn storage_name(kind: &setpoint_schema::Kind) -> &str {
+    match (&*kind.group, &*kind.plural) {
+        ("", "endpoints") => "services/endpoints",
+        ("", "services") => "services/specs",
+        ("", "nodes") => "minions",
+        ("", "replicationcontrollers") => "controllers",
+        ("networking.k8s.io", "ingresses") => "ingress",
+        (_, plural) => plural,
+    }
+}
+
+/// An object that was deleted and made again is another one.
+pub(super) fn check_uid(call: &Call<'_>, new: &Value, old: &Value) -> Result<(), Box<Status>> {
+    let (given, actual) = (new["metadata"].text("uid"), old["metadata"].text("uid"));
+    if given.is_empty() || given == actual {
+        return Ok(());
+    }
+    let name = call.object_name();
+    let scope = call.namespace.filter(|_| call.kind().namespaced).map(|ns| format!("{ns}/")).unwrap_or_default();
+    let why = format!(
+        "StorageError: invalid object, Code: 4, Key: /registry/{}/{scope}{name}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {given}, UID in object meta: {actual}",
+        storage_name(call.kind())
+    );
+    Err(Box::new(Status::conflict(&call.served.resource, name, why)))
+}

@@ -1,0 +1,301 @@
+//! Following a collection: every change of its objects, from a revision on.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream;
+use http::{Response, StatusCode};
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use serde_json::{Value, json};
+use setpoint_api::{Revision, Status};
+use setpoint_store::{Query, Selection, Snapshot, Store, WatchError, WatchEvent, WatchRequest, Watcher};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::answer::{self, Answer};
+use crate::body::{Body, BoxError};
+use crate::call::Call;
+use crate::clock::Clock;
+use crate::metrics::Metrics;
+use crate::objects;
+use crate::query::ListOptions;
+use crate::registry::Served;
+use crate::representation::{self, Form, Include, Representation};
+use std::sync::Arc;
+
+/// A watch without a time-out ends after this time and up to as much again, so that clients spread over servers.
+const TIMEOUT_SECONDS_MIN: u64 = 1800;
+
+/// How often a bookmark tells how far the stream is.
+const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+
+/// The bookmark that ends the initial events carries this annotation.
+const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+
+pub(super) fn run(call: &mut Call<'_>, options: &ListOptions) -> Answer {
+    let representation = Representation::of(call.headers, &call.query, true)?;
+    if representation.form == Form::PartialList {
+        return Err(super::not_acceptable(call, "PartialObjectMetadataList", "not a list", &call.kind().kind));
+    }
+    let include = Include::of(&call.query)?;
+    let selection = call.selection(options)?;
+    let timeout =
+        options.timeout_seconds.unwrap_or_else(|| TIMEOUT_SECONDS_MIN + call.server.chance.below(TIMEOUT_SECONDS_MIN));
+    let served = call.served_shared();
+    let writer = Writer { served, representation, include, clock: call.server.clock.clone(), headings: true };
+    let start = Start::of(options)?;
+    let stream = Stream {
+        store: call.server.store.clone(),
+        request: WatchRequest {
+            resource: call.served.stored.clone(),
+            namespace: call.namespace.map(str::to_owned),
+            selection,
+            from: Revision::ZERO,
+        },
+        writer,
+        start: Some(start),
+        bookmarks: options.bookmarks,
+        ends: Instant::now() + Duration::from_secs(timeout),
+        next_bookmark: Instant::now() + BOOKMARK_EVERY,
+        watcher: None,
+        stopping: call.server.stopping.clone(),
+        metrics: Arc::clone(&call.server.metrics),
+    };
+    let frames = stream::unfold(Some(stream), |state| async move {
+        let mut stream = state?;
+        let (bytes, ended) = stream.next().await?;
+        let frame: Result<Frame<Bytes>, BoxError> = Ok(Frame::data(bytes));
+        Some((frame, (!ended).then_some(stream)))
+    });
+    let mut response: Response<Body> = answer::json(StatusCode::OK, "");
+    *response.body_mut() = StreamBody::new(frames).boxed_unsync();
+    Ok(response)
+}
+
+/// Where a watch begins.
+#[derive(Clone, Copy, Debug)]
+enum Start {
+    /// With what is there, then what follows.
+    Present {
+        /// At least at this revision.
+        at_least: Option<Revision>,
+        /// A bookmark tells where what is there ends.
+        marked: bool,
+    },
+    /// With what follows the present.
+    Now,
+    /// With what follows a revision.
+    After(Revision),
+}
+
+impl Start {
+    fn of(options: &ListOptions) -> Result<Start, Box<Status>> {
+        let revision = options.revision()?;
+        Ok(match (options.send_initial_events, revision) {
+            (Some(true), at_least) => Start::Present { at_least, marked: options.bookmarks },
+            (Some(false), None) if options.resource_version.is_empty() => Start::Now,
+            (_, None) => Start::Present { at_least: None, marked: false },
+            (_, Some(revision)) => Start::After(revision),
+        })
+    }
+}
+
+struct Stream {
+    store: Store,
+    request: WatchRequest,
+    writer: Writer,
+    start: Option<Start>,
+    bookmarks: bool,
+    ends: Instant,
+    next_bookmark: Instant,
+    watcher: Option<Watcher>,
+    stopping: watch::Receiver<bool>,
+    metrics: Arc<Metrics>,
+}
+
+impl Stream {
+    /// The next bytes to send, and whether they are the last; `None` when the time is over.
+    async fn next(&mut self) -> Option<(Bytes, bool)> {
+        let mut out = Vec::new();
+        if let Some(start) = self.start.take() {
+            match self.begin(start, &mut out).await {
+                Ok(()) if out.is_empty() => {}
+                Ok(()) => return Some((out.into(), false)),
+                Err(end) => return self.end(end, out),
+            }
+        }
+        let watcher = self.watcher.as_mut()?;
+        let (events, bookmark) = tokio::select! {
+            biased;
+            () = stopped(&mut self.stopping) => return None,
+            events = watcher.next() => (events, false),
+            // The last events before it, so that the bookmark is never ahead of them.
+            () = tokio::time::sleep_until(self.next_bookmark), if self.bookmarks => (watcher.poll(), true),
+            () = tokio::time::sleep_until(self.ends) => return None,
+        };
+        match events {
+            Ok(events) => {
+                self.metrics.watch_events(&self.writer.served, events.len() as u64);
+                events.iter().for_each(|event| self.writer.event(event, &mut out));
+            }
+            Err(error) => return self.end(End::Failed(error), out),
+        }
+        if bookmark {
+            self.next_bookmark = Instant::now() + BOOKMARK_EVERY;
+            self.writer.bookmark(watcher.revision(), false, &mut out);
+        }
+        Some((out.into(), false))
+    }
+
+    fn end(&self, end: End, mut out: Vec<u8>) -> Option<(Bytes, bool)> {
+        match end {
+            End::Failed(WatchError::Expired(_)) => {
+                let End::Failed(error) = end else { return None };
+                self.writer.error(&Status::expired(error.to_string()), &mut out);
+                Some((out.into(), true))
+            }
+            End::Failed(WatchError::Future { .. } | WatchError::Closed) | End::Over => None,
+        }
+    }
+
+    /// Takes the watch's first position and writes what is there, if that was asked for.
+    async fn begin(&mut self, start: Start, out: &mut Vec<u8>) -> Result<(), End> {
+        let snapshot = match start {
+            Start::After(revision) => {
+                self.wait_for(revision).await?;
+                self.request.from = revision;
+                return self.watch_from(revision);
+            }
+            Start::Now => self.store.snapshot(),
+            Start::Present { at_least, marked } => {
+                if let Some(revision) = at_least {
+                    self.wait_for(revision).await?;
+                }
+                let snapshot = self.store.snapshot();
+                self.present(&snapshot, marked, out);
+                snapshot
+            }
+        };
+        self.watch_from(snapshot.revision())
+    }
+
+    fn watch_from(&mut self, from: Revision) -> Result<(), End> {
+        let request = WatchRequest { from, ..self.request.clone() };
+        self.watcher = Some(self.store.watch(request).map_err(End::Failed)?);
+        Ok(())
+    }
+
+    async fn wait_for(&mut self, revision: Revision) -> Result<(), End> {
+        tokio::select! {
+            biased;
+            () = self.store.reached(revision) => Ok(()),
+            () = stopped(&mut self.stopping) => Err(End::Over),
+            () = tokio::time::sleep_until(self.ends) => Err(End::Over),
+        }
+    }
+
+    fn present(&mut self, snapshot: &Snapshot, marked: bool, out: &mut Vec<u8>) {
+        let selection: &Selection = &self.request.selection;
+        let query = Query {
+            resource: &self.request.resource,
+            namespace: self.request.namespace.as_deref(),
+            selection,
+            after: None,
+            limit: None,
+        };
+        for object in snapshot.list(&query).items {
+            self.writer.object("ADDED", |out| out.extend_from_slice(object.json()), || objects::value(&object), out);
+        }
+        if marked {
+            self.writer.bookmark(snapshot.revision(), true, out);
+        }
+    }
+}
+
+/// Waits until the server goes down.
+async fn stopped(stopping: &mut watch::Receiver<bool>) {
+    let _ = stopping.wait_for(|stopping| *stopping).await;
+}
+
+/// Why a watch ends.
+enum End {
+    Failed(WatchError),
+    Over,
+}
+
+/// Writes events in the form that was asked for.
+struct Writer {
+    served: Arc<Served>,
+    representation: Representation,
+    include: Include,
+    clock: Clock,
+    /// The next table says what its columns are.
+    headings: bool,
+}
+
+impl Writer {
+    fn event(&mut self, event: &WatchEvent, out: &mut Vec<u8>) {
+        let value = || {
+            let mut json = Vec::new();
+            event.write_json(&mut json);
+            serde_json::from_slice(&json).expect("what is stored was encoded by us")
+        };
+        self.object(event.kind.as_str(), |out| event.write_json(out), value, out);
+    }
+
+    fn object(&mut self, kind: &str, raw: impl FnOnce(&mut Vec<u8>), value: impl FnOnce() -> Value, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"{\"type\":\"");
+        out.extend_from_slice(kind.as_bytes());
+        out.extend_from_slice(b"\",\"object\":");
+        match self.representation.form {
+            Form::Object if !self.served.is_converted() => raw(out),
+            _ => {
+                let shown = self.shown(value());
+                serde_json::to_writer(&mut *out, &shown).expect("writing to memory does not fail");
+            }
+        }
+        out.extend_from_slice(b"}\n");
+    }
+
+    fn shown(&mut self, object: Value) -> Value {
+        let version = self.representation.version;
+        let object = self.served.show_stored(object);
+        match self.representation.form {
+            Form::Object | Form::PartialList => object,
+            Form::Partial => representation::partial(&object, version),
+            Form::Table => {
+                let metadata = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
+                let headings = std::mem::replace(&mut self.headings, false);
+                let now = self.clock.seconds();
+                representation::table(&self.served.kind, &[object], metadata, self.include, version, now, headings)
+            }
+        }
+    }
+
+    fn bookmark(&mut self, revision: Revision, initial: bool, out: &mut Vec<u8>) {
+        let kind = &self.served.kind;
+        let mut metadata = json!({"resourceVersion": revision.to_string()});
+        if initial {
+            metadata["annotations"] = json!({INITIAL_EVENTS_END: "true"});
+        }
+        let mut object = json!({"kind": kind.kind, "apiVersion": kind.api_version(), "metadata": metadata});
+        kind.normalize(&mut object);
+        if let Some(metadata) = object["metadata"].as_object_mut() {
+            metadata.retain(|_, value| !value.is_null());
+        }
+        let object = match self.representation.form {
+            Form::Partial => representation::partial(&object, self.representation.version),
+            _ => object,
+        };
+        let line = json!({"type": "BOOKMARK", "object": object});
+        serde_json::to_writer(&mut *out, &line).expect("writing to memory does not fail");
+        out.push(b'\n');
+    }
+
+    fn error(&self, status: &Status, out: &mut Vec<u8>) {
+        let line = json!({"type": "ERROR", "object": status});
+        serde_json::to_writer(&mut *out, &line).expect("writing to memory does not fail");
+        out.push(b'\n');
+    }
+}
