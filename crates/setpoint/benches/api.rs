@@ -1,0 +1,349 @@
+//! Figures of a running server over TLS, one line each. Run by `make bench`.
+//!
+//! The server is a process of its own (the release binary); this process is the load generator, on the same machine. Each connection
+//! is an HTTP/2 connection of its own with one request in flight. Beside each rate stands the server's CPU time per operation,
+//! read from `/proc`: the figure that counts, because the rate also depends on the load generator.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use base64::Engine;
+use bytes::Bytes;
+use http::{Method, Request};
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http2::SendRequest;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::TlsConnector;
+
+const NAMESPACE: &str = "/api/v1/namespaces/default/configmaps";
+
+fn main() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(run());
+}
+
+async fn run() {
+    let directory = tempfile::tempdir_in(".").expect("a writable directory");
+    let server = Server::start(directory.path());
+    println!("start to ready, empty: {:?}; {} MB resident", server.started_in, server.resident() / 1_000_000);
+    let idle = server.cpu();
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    println!("idle: {:.2} % of a core", (server.cpu() - idle).as_secs_f64() / 3.0 * 100.0);
+    for connections in [1, 32, 128] {
+        verbs(&server, connections).await;
+    }
+    lists(&server).await;
+    for watchers in [100, 1000] {
+        watch(&server, watchers).await;
+    }
+    filled(server, directory.path()).await;
+}
+
+/// Create, get, merge patch and delete of 1 KB ConfigMaps.
+async fn verbs(server: &Server, connections: usize) {
+    let count = match connections {
+        1 => 2_000,
+        _ => 20_000,
+    };
+    let name = move |i: usize| format!("b{connections}-{i}");
+    let create = |i: usize| (Method::POST, NAMESPACE.to_owned(), config_map(&name(i)), "application/json");
+    server.measure("create", connections, count, create).await;
+    let get = |i: usize| (Method::GET, format!("{NAMESPACE}/{}", name(i)), Bytes::new(), "");
+    server.measure("get", connections, count, get).await;
+    let patch = |i: usize| {
+        let body = Bytes::from(format!(r#"{{"data":{{"patched":"{i}"}}}}"#));
+        (Method::PATCH, format!("{NAMESPACE}/{}", name(i)), body, "application/merge-patch+json")
+    };
+    server.measure("merge patch", connections, count, patch).await;
+    let delete = |i: usize| (Method::DELETE, format!("{NAMESPACE}/{}", name(i)), Bytes::new(), "");
+    server.measure("delete", connections, count, delete).await;
+}
+
+async fn lists(server: &Server) {
+    let objects = 10_000;
+    let create = |i: usize| (Method::POST, NAMESPACE.to_owned(), config_map(&format!("l{i}")), "application/json");
+    server.run(32, objects, &create).await;
+    let whole = |_| (Method::GET, NAMESPACE.to_owned(), Bytes::new(), "");
+    server.measure(&format!("list of {objects}"), 1, 20, whole).await;
+    let selected = |_| (Method::GET, format!("{NAMESPACE}?labelSelector=shard%3Ds7"), Bytes::new(), "");
+    server.measure(&format!("list of {objects} by label, 100 match"), 32, 2_000, selected).await;
+    let (mut connection, start) = (server.connect().await, Instant::now());
+    let mut token = String::new();
+    let mut pages = 0;
+    loop {
+        let path = format!("{NAMESPACE}?limit=500&continue={token}");
+        let bytes = send(&mut connection, (Method::GET, path, Bytes::new(), "")).await;
+        pages += 1;
+        let list: serde_json::Value = serde_json::from_slice(&bytes).expect("a list");
+        match list["metadata"]["continue"].as_str() {
+            Some(next) => token = next.to_owned(),
+            None => break,
+        }
+    }
+    println!("list of {objects} in {pages} pages of 500, parsed by the client: {:?}", start.elapsed());
+    let delete = |i: usize| (Method::DELETE, format!("{NAMESPACE}/l{i}"), Bytes::new(), "");
+    server.run(32, objects, &delete).await;
+}
+
+/// Creates with 8 in flight while many watch; how long an event takes from the start of its request to each watcher.
+async fn watch(server: &Server, watchers: usize) {
+    let events = if watchers > 500 { 500 } else { 2_000 };
+    let started: Arc<Vec<std::sync::OnceLock<Instant>>> =
+        Arc::new((0..events).map(|_| std::sync::OnceLock::new()).collect());
+    let list: serde_json::Value = {
+        let path = format!("{NAMESPACE}?limit=1");
+        serde_json::from_slice(&send(&mut server.connect().await, (Method::GET, path, Bytes::new(), "")).await)
+            .expect("a list")
+    };
+    let from = list["metadata"]["resourceVersion"].as_str().expect("a version").to_owned();
+    let mut tasks = Vec::new();
+    let ready = Arc::new(tokio::sync::Barrier::new(watchers + 1));
+    let mut shared: Vec<SendRequest<Full<Bytes>>> = Vec::new();
+    for _ in 0..watchers.div_ceil(100) {
+        shared.push(server.connect().await);
+    }
+    for watcher in 0..watchers {
+        let mut connection = shared[watcher / 100].clone();
+        let (started, ready) = (Arc::clone(&started), Arc::clone(&ready));
+        let path = format!("{NAMESPACE}?watch=true&resourceVersion={from}");
+        tasks.push(tokio::spawn(async move {
+            let request = request((Method::GET, path, Bytes::new(), ""));
+            let mut body = connection.send_request(request).await.expect("a watch").into_body();
+            ready.wait().await;
+            let (mut seen, mut times, mut line) = (0, Vec::new(), Vec::new());
+            while seen < events {
+                let frame = body.frame().await.expect("more events").expect("a frame");
+                let now = Instant::now();
+                let Ok(data) = frame.into_data() else { continue };
+                for byte in data {
+                    if byte != b'\n' {
+                        line.push(byte);
+                        continue;
+                    }
+                    if let Some(number) = number_in(&line)
+                        && let Some(start) = started[number].get()
+                    {
+                        times.push(now - *start);
+                    }
+                    line.clear();
+                    seen += 1;
+                }
+            }
+            times
+        }));
+    }
+    ready.wait().await;
+    let (cpu, start) = (server.cpu(), Instant::now());
+    let next = Arc::new(AtomicUsize::new(0));
+    let mut writers = Vec::new();
+    for _ in 0..8 {
+        let (next, started) = (Arc::clone(&next), Arc::clone(&started));
+        let mut connection = server.connect().await;
+        writers.push(tokio::spawn(async move {
+            loop {
+                let i = next.fetch_add(1, Ordering::Relaxed);
+                if i >= events {
+                    return;
+                }
+                let body = config_map(&format!("w{watchers}-{i}-"));
+                let _ = started[i].set(Instant::now());
+                send(&mut connection, (Method::POST, NAMESPACE.to_owned(), body, "application/json")).await;
+            }
+        }));
+    }
+    for writer in writers {
+        writer.await.expect("a writer");
+    }
+    let mut times = Vec::new();
+    for task in tasks {
+        times.extend(task.await.expect("a watcher"));
+    }
+    let (seconds, cpu) = (start.elapsed().as_secs_f64(), server.cpu() - cpu);
+    times.sort();
+    let delivered = (events * watchers) as f64;
+    println!(
+        "{watchers} watchers, creates 8 in flight: {:.0} events/s, delivery p50 {:?} p99 {:?}, {:.2} µs of server CPU per event",
+        delivered / seconds,
+        times[times.len() / 2],
+        times[times.len() * 99 / 100],
+        cpu.as_secs_f64() * 1e6 / delivered
+    );
+    let delete = |i: usize| (Method::DELETE, format!("{NAMESPACE}/w{watchers}-{i}-"), Bytes::new(), "");
+    server.run(8, events, &delete).await;
+}
+
+/// The number in the name `w100-17-` of a watch event.
+fn number_in(line: &[u8]) -> Option<usize> {
+    let text = std::str::from_utf8(line).ok()?;
+    let at = text.find(r#""name":"w"#)?;
+    text[at..].split('-').nth(1)?.parse().ok()
+}
+
+/// Memory and start-up with 100,000 objects.
+async fn filled(server: Server, directory: &Path) {
+    let objects = 100_000;
+    let create = |i: usize| (Method::POST, NAMESPACE.to_owned(), config_map(&format!("m{i}")), "application/json");
+    server.run(32, objects, &create).await;
+    println!("memory with {objects} ConfigMaps of 1 KB: {} MB resident", server.resident() / 1_000_000);
+    drop(server);
+    let server = Server::start(directory);
+    println!(
+        "start to ready with {objects} objects: {:?}, {} MB resident",
+        server.started_in,
+        server.resident() / 1_000_000
+    );
+}
+
+fn config_map(name: &str) -> Bytes {
+    let shard = name.bytes().map(usize::from).sum::<usize>() % 100;
+    let payload = "x".repeat(700);
+    Bytes::from(format!(
+        r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{name}","labels":{{"app":"bench","shard":"s{shard}"}}}},"data":{{"payload":"{payload}"}}}}"#
+    ))
+}
+
+type Call = (Method, String, Bytes, &'static str);
+
+fn request((method, path, body, media): Call) -> Request<Full<Bytes>> {
+    let builder = Request::builder().method(method).uri(format!("https://localhost{path}"));
+    let builder = if media.is_empty() { builder } else { builder.header("content-type", media) };
+    builder.body(Full::new(body)).expect("a request")
+}
+
+async fn send(connection: &mut SendRequest<Full<Bytes>>, call: Call) -> Bytes {
+    let response = connection.send_request(request(call)).await.expect("an answer");
+    let status = response.status();
+    let bytes = response.into_body().collect().await.expect("a body").to_bytes();
+    assert!(status.is_success(), "{status}: {}", String::from_utf8_lossy(&bytes));
+    bytes
+}
+
+/// A server process; it ends with this value.
+struct Server {
+    process: Child,
+    address: SocketAddr,
+    connector: TlsConnector,
+    started_in: Duration,
+}
+
+impl Server {
+    fn start(directory: &Path) -> Server {
+        let start = Instant::now();
+        let mut process = Command::new(env!("CARGO_BIN_EXE_setpoint"))
+            .args(["up", "--listen", "127.0.0.1:0", "--log-level", "warn", "--data-dir"])
+            .arg(directory)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the server");
+        let mut lines = BufReader::new(process.stdout.take().expect("its output")).lines();
+        let url = loop {
+            let line = lines.next().expect("the server is ready").expect("a line");
+            if let Some(url) = line.strip_prefix("ready https://") {
+                break url.to_owned();
+            }
+        };
+        let started_in = start.elapsed();
+        std::thread::spawn(move || lines.for_each(drop));
+        let connector = connector(&directory.join("admin.kubeconfig"));
+        Server { process, address: url.parse().expect("an address"), connector, started_in }
+    }
+
+    async fn connect(&self) -> SendRequest<Full<Bytes>> {
+        let socket = tokio::net::TcpStream::connect(self.address).await.expect("a connection");
+        socket.set_nodelay(true).expect("a socket");
+        let name = "localhost".try_into().expect("a name");
+        let stream = self.connector.connect(name, socket).await.expect("TLS");
+        let builder = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
+        let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.expect("HTTP/2");
+        tokio::spawn(connection);
+        sender
+    }
+
+    /// Runs `count` calls over so many connections and returns how long each took.
+    async fn run(&self, connections: usize, count: usize, call: &(impl Fn(usize) -> Call + Sync)) -> Vec<Duration> {
+        let next = AtomicUsize::new(0);
+        let next = &next;
+        let mut clients = Vec::new();
+        for _ in 0..connections {
+            let mut connection = self.connect().await;
+            clients.push(async move {
+                let mut times = Vec::new();
+                loop {
+                    let i = next.fetch_add(1, Ordering::Relaxed);
+                    if i >= count {
+                        return times;
+                    }
+                    let start = Instant::now();
+                    send(&mut connection, call(i)).await;
+                    times.push(start.elapsed());
+                }
+            });
+        }
+        futures_util::future::join_all(clients).await.concat()
+    }
+
+    async fn measure(&self, what: &str, connections: usize, count: usize, call: impl Fn(usize) -> Call + Sync) {
+        let (cpu, start) = (self.cpu(), Instant::now());
+        let mut times = self.run(connections, count, &call).await;
+        let (seconds, cpu) = (start.elapsed().as_secs_f64(), self.cpu() - cpu);
+        times.sort();
+        println!(
+            "{what}, {connections} connections: {:.0} op/s, p50 {:?} p99 {:?}, {:.1} µs of server CPU each",
+            count as f64 / seconds,
+            times[times.len() / 2],
+            times[times.len() * 99 / 100],
+            cpu.as_secs_f64() * 1e6 / count as f64
+        );
+    }
+
+    /// User and system time of the server.
+    fn cpu(&self) -> Duration {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process.id())).unwrap_or_default();
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
+        let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
+        Duration::from_millis((ticks(11) + ticks(12)) * 10)
+    }
+
+    /// Resident bytes of the server.
+    fn resident(&self) -> u64 {
+        let statm = std::fs::read_to_string(format!("/proc/{}/statm", self.process.id())).unwrap_or_default();
+        statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0) * 4096
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = Command::new("kill").args(["-TERM", &self.process.id().to_string()]).status();
+        let _ = self.process.wait();
+    }
+}
+
+/// TLS with the certificates of an admin kubeconfig.
+fn connector(kubeconfig: &PathBuf) -> TlsConnector {
+    let text = std::fs::read_to_string(kubeconfig).expect("a kubeconfig");
+    let pem = |key: &str| {
+        let line = text.lines().find_map(|line| line.trim().strip_prefix(key)).expect("a key of the kubeconfig");
+        base64::engine::general_purpose::STANDARD.decode(line.trim().trim_matches('"')).expect("base64")
+    };
+    let mut roots = rustls::RootCertStore::empty();
+    let authority = CertificateDer::from_pem_slice(&pem("certificate-authority-data:")).expect("a certificate");
+    roots.add(authority).expect("a CA");
+    let certificate = CertificateDer::from_pem_slice(&pem("client-certificate-data:")).expect("a certificate");
+    let key = PrivateKeyDer::from_pem_slice(&pem("client-key-data:")).expect("a key");
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("TLS versions")
+        .with_root_certificates(roots)
+        .with_client_auth_cert(vec![certificate], key)
+        .expect("a client certificate");
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    TlsConnector::from(Arc::new(config))
+}

@@ -1,0 +1,167 @@
+//! The command line.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::failure::Failure;
+
+/// A Kubernetes-compatible control plane in one binary.
+#[derive(Parser)]
+#[command(
+    name = "setpoint",
+    version,
+    max_term_width = 100,
+    after_help = "\
+Examples:
+  setpoint up                              start on this machine, with data in ~/.local/share/setpoint
+  setpoint up --listen 127.0.0.1:0         the same on any free port
+  setpoint server --data-dir ./data        the API server alone
+  setpoint backup cluster.backup           keep a copy of a stopped server's data
+  setpoint verify --data-dir ./data        check every record of a stopped server's data"
+)]
+pub struct Arguments {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Run the control plane on this machine
+    Up(ServerArguments),
+    /// Run the API server alone
+    Server(ServerArguments),
+    /// Check every record in the data directory of a stopped server
+    Verify {
+        #[command(flatten)]
+        data: DataArguments,
+    },
+    /// Write everything in the data directory of a stopped server to one file
+    Backup {
+        #[command(flatten)]
+        data: DataArguments,
+        /// The file to write; it must not exist
+        file: PathBuf,
+    },
+    /// Make a new data directory from a backup
+    Restore {
+        #[command(flatten)]
+        data: DataArguments,
+        /// The backup
+        file: PathBuf,
+    },
+    /// Print the version
+    Version,
+}
+
+#[derive(Args)]
+pub struct DataArguments {
+    /// Where the data is [default: $XDG_DATA_HOME/setpoint or ~/.local/share/setpoint]
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+}
+
+impl DataArguments {
+    /// The folder of all data.
+    pub fn folder(&self) -> Result<PathBuf, Failure> {
+        if let Some(folder) = &self.data_dir {
+            return Ok(folder.clone());
+        }
+        let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let base = variable("XDG_DATA_HOME").or_else(|| variable("HOME").map(|home| home.join(".local/share")));
+        base.map(|base| base.join("setpoint")).ok_or_else(|| {
+            Failure::usage("can't choose a data directory", "neither XDG_DATA_HOME nor HOME is set")
+                .hint("choose one with `--data-dir`")
+        })
+    }
+}
+
+#[derive(Args)]
+pub struct ServerArguments {
+    #[command(flatten)]
+    pub data: DataArguments,
+    /// Where to listen; port 0 picks a free one
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:6443", value_parser = address)]
+    pub listen: SocketAddr,
+    /// Where to write the administrator's kubeconfig [default: DIR/admin.kubeconfig]
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Where objects are kept: `embedded`, in the data directory
+    #[arg(long, default_value = "embedded", value_parser = store)]
+    pub store: StoreChoice,
+    /// How much to log to stderr [default: $SETPOINT_LOG or info]
+    #[arg(long, value_name = "LEVEL", value_enum)]
+    pub log_level: Option<LogLevel>,
+}
+
+/// Which store keeps the objects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreChoice {
+    /// Our own log in the data directory.
+    Embedded,
+    /// An etcd cluster, as it was named.
+    Etcd(String),
+}
+
+/// How much is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogLevel {
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+fn store(text: &str) -> Result<StoreChoice, String> {
+    match text {
+        "embedded" => Ok(StoreChoice::Embedded),
+        _ if text.starts_with("etcd://") => Ok(StoreChoice::Etcd(text.to_owned())),
+        _ => Err("expected `embedded`".into()),
+    }
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let port = text.strip_prefix("localhost:").or_else(|| text.strip_prefix(':'));
+    match port.map(str::parse) {
+        Some(Ok(port)) => Ok(SocketAddr::new(local, port)),
+        Some(Err(_)) => Err("the port is not a number from 0 to 65535".into()),
+        None => text.parse().map_err(|_| "expected an IP address and a port, such as 127.0.0.1:6443".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: Result<&str, ()>) {
+        let found = address(text).map(|address| address.to_string()).map_err(|_| ());
+        assert_eq!(found.as_deref(), expected.as_ref().map(|text| *text).map_err(|_| &()), "{text}");
+    }
+
+    #[test]
+    fn an_address_is_an_ip_and_a_port_and_local_when_left_out() {
+        check("127.0.0.1:6443", Ok("127.0.0.1:6443"));
+        check("[::1]:0", Ok("[::1]:0"));
+        check(":0", Ok("127.0.0.1:0"));
+        check("localhost:7443", Ok("127.0.0.1:7443"));
+        check("127.0.0.1", Err(()));
+        check(":70000", Err(()));
+        check("example.org:6443", Err(()));
+    }
+
+    #[test]
+    fn a_store_is_embedded_or_etcd() {
+        assert_eq!(store("embedded"), Ok(StoreChoice::Embedded));
+        assert_eq!(store("etcd://a:2379"), Ok(StoreChoice::Etcd("etcd://a:2379".into())));
+        assert!(store("sqlite").is_err());
+    }
+
+    #[test]
+    fn the_definition_of_the_command_line_holds() {
+        use clap::CommandFactory;
+        Arguments::command().debug_assert();
+    }
+}

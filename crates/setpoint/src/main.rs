@@ -1,0 +1,62 @@
+//! The control plane in one binary: `setpoint up`, and the commands around it.
+
+mod arguments;
+mod failure;
+mod logging;
+mod maintenance;
+mod server;
+mod service;
+mod signals;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+
+use arguments::{Arguments, Command};
+use failure::Failure;
+
+/// Requests are many short-lived buffers of all sizes, made on one thread and dropped on another: the pattern that the
+/// system's allocator is slow at.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// How long disk work that nobody waits for any more may hold up the exit.
+const BLOCKING_WORK_MAX: Duration = Duration::from_millis(200);
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match run(arguments.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("{failure}");
+            failure.code()
+        }
+    }
+}
+
+fn run(command: Command) -> Result<(), Failure> {
+    if let Command::Version = command {
+        failure::say(&format!("setpoint {}\nKubernetes {}", env!("CARGO_PKG_VERSION"), service::KUBERNETES_VERSION));
+        return Ok(());
+    }
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(workers)
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new("can't start", error))?;
+    let outcome = runtime.block_on(perform(command));
+    runtime.shutdown_timeout(BLOCKING_WORK_MAX);
+    outcome
+}
+
+async fn perform(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Up(arguments) | Command::Server(arguments) => server::run(&arguments).await,
+        Command::Verify { data } => maintenance::verify(&data).await,
+        Command::Backup { data, file } => maintenance::backup(&data, &file).await,
+        Command::Restore { data, file } => maintenance::restore(&data, &file).await,
+        Command::Version => Ok(()),
+    }
+}

@@ -1,0 +1,126 @@
+//! Work on the data directory of a server that is stopped: checking, keeping a copy, coming back from one.
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, symlink};
+use std::path::{Path, PathBuf};
+
+use setpoint_store::{OpenError, RealDisk, Report};
+
+use crate::arguments::DataArguments;
+use crate::failure::{Failure, say};
+use crate::{server, service};
+
+/// Reads every record.
+pub async fn verify(data: &DataArguments) -> Result<(), Failure> {
+    let folder = data.folder()?;
+    let what = format!("can't verify the data in {}", folder.display());
+    let store = existing_store(&folder, &what)?;
+    let disk = RealDisk::new(store).map_err(|error| Failure::new(&what, error))?;
+    match setpoint_store::verify(&disk, &*service::fields()).await {
+        Ok(report) => {
+            say(&describe(&report));
+            Ok(())
+        }
+        Err(error) => Err(refused(&what, error)),
+    }
+}
+
+/// Writes everything to one new file.
+pub async fn backup(data: &DataArguments, file: &Path) -> Result<(), Failure> {
+    let folder = data.folder()?;
+    let what = format!("can't back up the data in {}", folder.display());
+    existing_store(&folder, &what)?;
+    if file.exists() {
+        return Err(Failure::new(what, format!("{} is there already", file.display())).hint("choose another file"));
+    }
+    let store = server::open_store(&folder).await.map_err(|error| refused(&what, error))?;
+    let written = write_backup(&store.snapshot(), file).await;
+    store.close().await;
+    let bytes = written.map_err(|error| Failure::new(what, format!("{}: {error}", file.display())))?;
+    say(&format!("wrote {} ({bytes} bytes, revision {})", file.display(), store.snapshot().revision().get()));
+    Ok(())
+}
+
+/// Makes a new data directory from a backup.
+pub async fn restore(data: &DataArguments, file: &Path) -> Result<(), Failure> {
+    let folder = data.folder()?;
+    let what = format!("can't restore {} into {}", file.display(), folder.display());
+    let failed = |error: io::Error| Failure::new(&what, error);
+    let backup = file.canonicalize().map_err(failed)?;
+    let bench = Bench::new(&folder).map_err(failed)?;
+    symlink(backup, bench.0.join(BACKUP)).map_err(failed)?;
+    let from = RealDisk::new(&bench.0).map_err(failed)?;
+    let to = RealDisk::new(folder.join("store")).map_err(failed)?;
+    let restored =
+        setpoint_store::restore(&from, BACKUP, &to, server::identity().map_err(failed)?, &*service::fields()).await;
+    let report = restored.map_err(|error| match error {
+        OpenError::Foreign(_) => Failure::new(&what, "there is data already").hint("choose an empty `--data-dir`"),
+        error => refused(&what, error),
+    })?;
+    say(&describe(&report));
+    Ok(())
+}
+
+const BACKUP: &str = "backup";
+
+/// A private folder for files on their way, gone at the end: the store works on folders of its own, never on a user's.
+struct Bench(PathBuf);
+
+impl Bench {
+    fn new(beside: &Path) -> io::Result<Bench> {
+        let path = beside.join(format!(".setpoint-{}", std::process::id()));
+        DirBuilder::new().recursive(true).mode(0o700).create(beside)?;
+        DirBuilder::new().mode(0o700).create(&path)?;
+        Ok(Bench(path))
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.0) {
+            eprintln!("warning: can't remove {}: {error}", self.0.display());
+        }
+    }
+}
+
+async fn write_backup(snapshot: &setpoint_store::Snapshot, file: &Path) -> io::Result<u64> {
+    let folder = match file.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let bench = Bench::new(folder)?;
+    let disk = RealDisk::new(&bench.0)?;
+    let bytes = setpoint_store::backup(snapshot, &disk, BACKUP).await?;
+    fs::rename(bench.0.join(BACKUP), file)?;
+    fs::File::open(folder)?.sync_all()?;
+    Ok(bytes)
+}
+
+fn existing_store(folder: &Path, what: &str) -> Result<PathBuf, Failure> {
+    let store = folder.join("store");
+    match store.is_dir() {
+        true => Ok(store),
+        false => Err(Failure::new(what, "there is no data in it").hint("choose another with `--data-dir`")),
+    }
+}
+
+fn refused(what: &str, error: OpenError) -> Failure {
+    let is_locked = matches!(error, OpenError::Locked);
+    let failure = Failure::new(what, error);
+    match is_locked {
+        true => failure.hint("stop the server first: this is not available for a running one yet"),
+        false => failure,
+    }
+}
+
+fn describe(report: &Report) -> String {
+    let mut text = format!("ok: {} objects at revision {}", report.objects, report.revision.get());
+    if let Some(torn) = &report.torn {
+        text += &format!(
+            "\na crash cut a write short: {} at byte {}; it had not been acknowledged",
+            torn.file, torn.offset
+        );
+    }
+    text
+}

@@ -1,0 +1,306 @@
+//! A running server, from the lock on its data to the last answer.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use http::{Request, StatusCode};
+use setpoint_apiserver::body::{Body, full};
+use setpoint_apiserver::pki::{Pki, PkiError};
+use setpoint_apiserver::serve::{Limits, serve};
+use setpoint_apiserver::user::User;
+use setpoint_store::{OpenError, Options, RealDisk, Store};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tower::ServiceExt;
+
+use crate::arguments::{ServerArguments, StoreChoice};
+use crate::failure::{Failure, say};
+use crate::signals::Signals;
+use crate::{logging, service};
+
+/// How long the server may take until it answers that it is ready.
+const READY_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Pause between two questions whether it is ready.
+const READY_PAUSE: Duration = Duration::from_millis(5);
+
+/// How long running requests may go on after the disk failed: nothing that they write will be kept.
+const FAILED_GRACE: Duration = Duration::from_millis(300);
+
+/// Files that are not connections: the log, logging, the runtime.
+const FILES_RESERVED: u64 = 128;
+
+/// Runs until it is asked to stop, or fails.
+pub async fn run(arguments: &ServerArguments) -> Result<(), Failure> {
+    logging::start(arguments.log_level)?;
+    let mut signals = Signals::listen()?;
+    if let StoreChoice::Etcd(address) = &arguments.store {
+        return Err(Failure::usage(format!("can't use the store {address}"), "etcd is not available yet")
+            .hint("leave out `--store` to keep objects in the data directory"));
+    }
+    let folder = std::path::absolute(arguments.data.folder()?).map_err(|e| Failure::new("can't use --data-dir", e))?;
+    let store = open_store(&folder).await.map_err(|error| not_opened(&folder, error))?;
+    let outcome = run_on(&store, &folder, arguments, &mut signals).await;
+    tokio::select! {
+        () = store.close() => outcome,
+        signal = signals.next() => Err(stopped_twice(signal)),
+    }
+}
+
+/// Opens the store of a data folder, with the lock that keeps others out.
+pub async fn open_store(folder: &Path) -> Result<Store, OpenError> {
+    let disk = RealDisk::new(folder.join("store"))?;
+    let options = Options { identity: identity()?, ..Options::default() };
+    let (store, report) = Store::open(Arc::new(disk), service::fields(), options).await?;
+    let (revision, objects, clean) = (report.revision.get(), report.objects, report.clean);
+    tracing::info!(folder = %folder.display(), revision, objects, clean, "store opened");
+    Ok(store)
+}
+
+fn not_opened(folder: &Path, error: OpenError) -> Failure {
+    let is_locked = matches!(error, OpenError::Locked);
+    let failure = Failure::new(format!("can't open the data in {}", folder.display()), error);
+    match is_locked {
+        true => failure.hint("stop the server that runs on it, or choose another with `--data-dir`"),
+        false => failure,
+    }
+}
+
+/// Tells a new data directory from all others.
+pub fn identity() -> io::Result<[u8; 16]> {
+    let drawn = ring::rand::generate(&ring::rand::SystemRandom::new());
+    drawn.map(ring::rand::Random::expose).map_err(|_| io::Error::other("the system gives no random numbers"))
+}
+
+async fn run_on(
+    store: &Store,
+    folder: &Path,
+    arguments: &ServerArguments,
+    signals: &mut Signals,
+) -> Result<(), Failure> {
+    let listener = bind(arguments.listen).await?;
+    let address = listener.local_addr().map_err(|error| Failure::new("can't listen", error))?;
+    let pki = prepare_pki(&folder.join("pki"), address.ip())?;
+    let url = url(address);
+    let kubeconfig = arguments.kubeconfig.clone().unwrap_or_else(|| folder.join("admin.kubeconfig"));
+    let kubeconfig = std::path::absolute(&kubeconfig).unwrap_or(kubeconfig);
+    pki.write_admin_kubeconfig(&kubeconfig, &url).map_err(|error| Failure::new("can't write the kubeconfig", error))?;
+    let tls = pki.tls().map_err(|error| Failure::new("can't serve", error))?;
+
+    let (stop, stopping) = watch::channel(false);
+    let service = service::service(store.clone(), stopping.clone());
+    service.prepare(address).await.map_err(|status| Failure::new("can't prepare the store", status))?;
+    let mut serving = tokio::spawn(serve(listener, tls, service.clone(), limits(), stopping));
+    let mut failed = store.stopped();
+    let failed = failed.wait_for(Option::is_some);
+    let run = async {
+        ready(service).await?;
+        announce(&url, &kubeconfig);
+        std::future::pending::<Result<(), Failure>>().await
+    };
+    let outcome = tokio::select! {
+        outcome = run => outcome,
+        ended = &mut serving => return Err(serving_ended(ended)),
+        signal = signals.next() => {
+            tracing::info!(signal, "stopping");
+            stop.send_replace(true);
+            return finish(serving, signals).await;
+        }
+        reason = failed => {
+            let reason = reason.ok().and_then(|reason| reason.clone()).unwrap_or_default();
+            tracing::error!(reason, "the store has failed; stopping");
+            Err(Failure::new(format!("stopped: the store in {} failed", folder.display()), reason)
+                .hint("check the disk, then start again: every acknowledged write is kept"))
+        }
+    };
+    stop.send_replace(true);
+    // The outcome is known already; what still runs gets a moment and is dropped with the runtime.
+    let _ = tokio::time::timeout(FAILED_GRACE, serving).await;
+    outcome
+}
+
+/// Waits for the server to end in order; a second signal ends the wait.
+async fn finish(serving: JoinHandle<()>, signals: &mut Signals) -> Result<(), Failure> {
+    tokio::select! {
+        ended = serving => ended.map_err(|error| Failure::new("stopped out of order", error)),
+        signal = signals.next() => Err(stopped_twice(signal)),
+    }
+}
+
+fn stopped_twice(signal: &str) -> Failure {
+    Failure::new("stopped at once", format!("a second signal came ({signal}) before running requests were answered"))
+}
+
+fn serving_ended(ended: Result<(), tokio::task::JoinError>) -> Failure {
+    let why = ended.err().map_or_else(|| "it ended by itself".to_owned(), |error| error.to_string());
+    Failure::new("stopped: the server failed", why)
+}
+
+async fn bind(listen: SocketAddr) -> Result<TcpListener, Failure> {
+    TcpListener::bind(listen).await.map_err(|error| {
+        let failure = Failure::new(format!("can't listen on {listen}"), &error);
+        match error.kind() {
+            io::ErrorKind::AddrInUse => failure.hint("choose another port with `--listen`, or port 0 for a free one"),
+            io::ErrorKind::PermissionDenied => failure.hint("choose a port above 1023 with `--listen`"),
+            _ => failure,
+        }
+    })
+}
+
+fn prepare_pki(folder: &Path, listen: IpAddr) -> Result<Pki, Failure> {
+    let host = rustix::system::uname().nodename().to_str().ok().map(str::to_lowercase).filter(|name| is_dns_name(name));
+    Pki::prepare(folder, listen, host.as_deref(), SystemTime::now()).map_err(|error| {
+        let failure = Failure::new("can't prepare the certificates", &error);
+        match error {
+            PkiError::NotValidNow(path) | PkiError::Damaged(path, _) => failure.hint(format!(
+                "check the clock; or move {} away for a new authority, which every client then needs the kubeconfig of",
+                path.display()
+            )),
+            PkiError::Io(..) | PkiError::Make(_) => failure,
+        }
+    })
+}
+
+/// A host's name can be anything; a certificate takes only this.
+fn is_dns_name(name: &str) -> bool {
+    let label = |label: &str| {
+        !label.is_empty()
+            && label.len() <= 63
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    };
+    name.len() <= 253 && name.split('.').all(label)
+}
+
+/// As many connections as there can be files: running out of them would stop the log as well.
+fn limits() -> Limits {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let found = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: found.maximum, maximum: found.maximum };
+    let files = match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => found.maximum,
+        Err(_) => found.current,
+    };
+    let default = Limits::default();
+    let room =
+        files.map_or(usize::MAX, |files| usize::try_from(files.saturating_sub(FILES_RESERVED)).unwrap_or(usize::MAX));
+    Limits { connections: default.connections.min(room.max(1)), ..default }
+}
+
+/// Where clients on this machine reach the server.
+fn url(address: SocketAddr) -> String {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ip => ip,
+    };
+    format!("https://{}", SocketAddr::new(ip, address.port()))
+}
+
+/// Waits until the server says that it is ready.
+async fn ready<S>(service: S) -> Result<(), Failure>
+where
+    S: tower::Service<Request<Body>, Response = http::Response<Body>, Error = std::convert::Infallible> + Clone,
+{
+    let user = User { name: "kubernetes-admin".into(), groups: vec!["system:masters".into()], ..User::default() };
+    let user = Arc::new(user);
+    let asked = async {
+        loop {
+            let mut request = Request::new(full(""));
+            *request.uri_mut() = http::Uri::from_static("/readyz");
+            request.extensions_mut().insert(Arc::clone(&user));
+            let Ok(response) = service.clone().oneshot(request).await;
+            if response.status() == StatusCode::OK {
+                return;
+            }
+            tokio::time::sleep(READY_PAUSE).await;
+        }
+    };
+    tokio::time::timeout(READY_TIMEOUT, asked)
+        .await
+        .map_err(|_| Failure::new("stopped: the server did not get ready", format!("it took over {READY_TIMEOUT:?}")))
+}
+
+fn announce(url: &str, kubeconfig: &Path) {
+    say(&format!("ready {url}\n\n  export KUBECONFIG={}\n  kubectl get namespaces\n", kubeconfig.display()));
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use setpoint_api::GroupResource;
+    use setpoint_store::{Change, Expectation, Fault, Key, MemoryDisk, NoFields, Transaction};
+
+    use super::*;
+
+    /// Signals go to the whole process: tests that listen for them run one after another.
+    static SIGNALS: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
+    #[tokio::test]
+    async fn a_second_signal_ends_the_wait_for_running_requests() {
+        let _alone = SIGNALS.lock().await;
+        let mut signals = Signals::listen().unwrap();
+        rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TERM).unwrap();
+        let endless = tokio::spawn(std::future::pending());
+        let outcome = tokio::time::timeout(Duration::from_secs(10), finish(endless, &mut signals)).await;
+        assert!(outcome.expect("it goes on").unwrap_err().to_string().contains("a second signal came (SIGTERM)"));
+    }
+
+    /// A store whose disk fails at every operation of its first write.
+    async fn failing_store() -> (Store, Transaction) {
+        let disk = MemoryDisk::new();
+        let (store, _) = Store::open(Arc::new(disk.clone()), Arc::new(NoFields), Options::default()).await.unwrap();
+        for n in 1..=8 {
+            disk.fail(n, Fault::Error(io::ErrorKind::Other));
+        }
+        let key = Key::namespaced(GroupResource::new("", "configmaps"), "default", "a");
+        let json = br#"{"metadata":{"name":"a","namespace":"default","uid":"u"}}"#.to_vec();
+        let change = Change::put(key, Expectation::Absent, json, &NoFields).unwrap();
+        (store, Transaction::of(change))
+    }
+
+    #[tokio::test]
+    async fn a_failed_disk_ends_the_server_with_a_failure() {
+        let _alone = SIGNALS.lock().await;
+        let (store, transaction) = failing_store().await;
+        let folder = tempfile::tempdir().unwrap();
+        let arguments = crate::arguments::Arguments::parse_from(["setpoint", "server", "--listen", ":0"]);
+        let crate::arguments::Command::Server(arguments) = arguments.command else { panic!("not a server") };
+        let mut signals = Signals::listen().unwrap();
+        let running = run_on(&store, folder.path(), &arguments, &mut signals);
+        let failing = async {
+            store.commit(transaction).await.unwrap_err();
+            std::future::pending::<()>().await
+        };
+        let outcome = tokio::select! {
+            outcome = tokio::time::timeout(Duration::from_secs(10), running) => outcome.expect("it goes on"),
+            () = failing => unreachable!(),
+        };
+        let failure = outcome.unwrap_err().to_string();
+        assert!(failure.contains("the store in") && failure.contains("hint: check the disk"), "{failure}");
+    }
+
+    #[test]
+    fn the_url_is_one_that_clients_on_this_machine_can_use() {
+        let check = |address: &str, expected| assert_eq!(url(address.parse().unwrap()), expected);
+        check("127.0.0.1:6443", "https://127.0.0.1:6443");
+        check("0.0.0.0:6443", "https://127.0.0.1:6443");
+        check("[::]:7000", "https://[::1]:7000");
+        check("192.168.1.7:6443", "https://192.168.1.7:6443");
+    }
+
+    #[test]
+    fn a_host_name_goes_into_a_certificate_only_if_it_is_a_dns_name() {
+        let check = |name: &str, expected| assert_eq!(is_dns_name(name), expected, "{name}");
+        check("edge-7.example", true);
+        check("", false);
+        check("a_b", false);
+        check("-a", false);
+        check("a..b", false);
+    }
+}
