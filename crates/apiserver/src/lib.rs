@@ -24,6 +24,7 @@ mod openapi;
 pub mod body;
 pub mod clock;
 pub mod metrics;
+mod ownership;
 mod path;
 mod pieces;
 pub mod pki;

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use setpoint_api::{FieldError, GroupKind, Path, Revision, Status};
 
 /// Longest name of a field manager.
-const FIELD_MANAGER_BYTES_MAX: usize = 128;
+pub const FIELD_MANAGER_BYTES_MAX: usize = 128;
 
 /// A query string taken apart.
 #[derive(Debug, Default)]
@@ -81,6 +81,8 @@ pub struct WriteOptions {
     pub field_manager: String,
     /// Take fields over from others (apply only).
     pub force: Option<bool>,
+    /// The write is an apply: it says itself who owns what.
+    pub applied: bool,
 }
 
 impl WriteOptions {
@@ -96,6 +98,7 @@ impl WriteOptions {
             field_validation,
             field_manager: manager.to_owned(),
             force: query.maybe_flag("force"),
+            applied: false,
         };
         refuse(kind, errors)?;
         Ok(options)

@@ -28,7 +28,7 @@ pub struct Served {
 
 impl Served {
     pub(crate) fn new(kind: Arc<Kind>) -> Served {
-        let resource = kind.group_resource();
+        let resource = shown_resource(&kind);
         let stored = storage_of(&resource);
         let prefix = format!(r#"{{"apiVersion":"{}","kind":"{}","#, kind.api_version(), kind.kind);
         let stored_as = stored_form(&kind);
@@ -100,6 +100,14 @@ fn stored_form(kind: &Kind) -> Option<Arc<Kind>> {
 
 /// Group, version and plural name.
 type Place = (Box<str>, Box<str>, Box<str>);
+
+/// How messages call a resource: by its plural name, but for one kind.
+fn shown_resource(kind: &Kind) -> GroupResource {
+    match (&*kind.group, &*kind.plural) {
+        ("", "componentstatuses") => GroupResource::new("", "componentstatus"),
+        _ => kind.group_resource(),
+    }
+}
 
 /// All kinds that are served.
 #[derive(Debug)]

@@ -1,5 +1,6 @@
 //! What can be done with objects, one file each.
 
+mod apply;
 mod create;
 mod delete;
 mod get;

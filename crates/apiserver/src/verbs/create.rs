@@ -14,7 +14,7 @@ use crate::body::Body;
 use crate::call::Call;
 use crate::content::{self, Format};
 use crate::query::WriteOptions;
-use crate::{admission, allocation, objects};
+use crate::{admission, allocation, objects, ownership};
 
 /// How often another name is drawn when a generated one is taken.
 const GENERATE_TRIES_MAX: usize = 8;
@@ -116,6 +116,9 @@ async fn insert_named(call: &mut Call<'_>, mut object: Value, options: &WriteOpt
         return Err(Box::new(Status::bad_request("resourceVersion should not be set on objects to be created")));
     }
     super::drop_doubled_owners(call, &mut object);
+    if !options.applied {
+        ownership::update(call, options, None, &mut object);
+    }
     admission::create(call, &mut object).await?;
     stamp(call, &mut object);
     allocation::begin_create(call, &mut object)?;
@@ -156,7 +159,7 @@ async fn insert_named(call: &mut Call<'_>, mut object: Value, options: &WriteOpt
 fn stamp(call: &Call<'_>, object: &mut Value) {
     let now = call.server.clock.timestamp();
     let metadata = object.ensure("metadata");
-    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion", "managedFields"] {
+    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"] {
         metadata.remove(field);
     }
     metadata.set("uid", call.server.chance.uid());

@@ -116,7 +116,8 @@ fn check(orphan: Option<bool>, policy: &str, dry_run: &[String]) -> Result<Propa
 
 pub(super) async fn run(call: &mut Call<'_>, body: Body) -> Answer {
     let options = DeleteOptions::read(call, body).await?;
-    if options.propagation == Propagation::Unset && call.kind().behaviour.orphans_dependents() {
+    let orphans_pods = &*call.kind().kind == "Job" && call.kind().behaviour.orphans_dependents();
+    if options.propagation == Propagation::Unset && orphans_pods {
         call.warnings.push("child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning".to_owned());
     }
     let deleted = delete(call, call.object_name(), &options).await?;

@@ -17,6 +17,10 @@ use crate::query::{FieldValidation, WriteOptions};
 use crate::{content, objects};
 
 pub(super) async fn run(call: &mut Call<'_>, body: Body) -> Answer {
+    let media = call.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
+    if media.split(';').next().unwrap_or("").trim() == super::apply::MEDIA {
+        return super::apply::run(call, body).await;
+    }
     let outcome = apply(call, body, &mut |call, old, patched| patched(call, old)).await?;
     update::answer(call, outcome)
 }

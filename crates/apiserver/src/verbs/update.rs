@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde_json::Value;
 use setpoint_api::{FieldError, GroupKind, Path, Status};
-use setpoint_schema::Edit;
+use setpoint_schema::{Edit, managed};
 use setpoint_store::{Change, CommitError, Expectation, Object};
 
 use super::create::{self, Outcome};
@@ -15,7 +15,7 @@ use crate::body::Body;
 use crate::call::Call;
 use crate::content::{self, Format};
 use crate::query::WriteOptions;
-use crate::{admission, allocation, objects};
+use crate::{admission, allocation, objects, ownership};
 
 /// How often a change that named no version is tried again on a newer one.
 const CONFLICT_TRIES_MAX: usize = 16;
@@ -33,7 +33,6 @@ pub(super) async fn run(call: &mut Call<'_>, body: Body) -> Answer {
     let may_create = call.kind().behaviour.allow_create_on_update() && call.subresource.is_none();
     let is_there = objects::find(&call.server.store.snapshot(), call.served, call.namespace, call.object_name());
     if let (Err(_), true) = (&is_there, may_create) {
-        let options = WriteOptions { field_manager: options.field_manager.clone(), ..options };
         return match create::insert(call, object, &options).await? {
             Outcome::Stored(object) => show(call, StatusCode::CREATED, &object),
             Outcome::DryRun(object) => show_value(call, StatusCode::CREATED, object),
@@ -142,10 +141,11 @@ fn next(
     let named_version = check_version(call, &new, &old)?;
     new.ensure("metadata").set("resourceVersion", old["metadata"]["resourceVersion"].clone());
     let subresource = call.subresource.unwrap_or("");
-    for field in ["selfLink", "managedFields"] {
-        new["metadata"].remove(field);
-    }
+    new["metadata"].remove("selfLink");
     super::drop_doubled_owners(call, &mut new);
+    if !options.applied {
+        ownership::update(call, options, Some(&old), &mut new);
+    }
     admission::update(call, &mut new, &old)?;
     allocation::begin_update(call, &mut new, &old)?;
     kind.prepare_update(subresource, &mut new, &old, &call.context(options.dry_run));
@@ -157,6 +157,7 @@ fn next(
     call.warnings.extend(kind.behaviour.warnings(&kind.node(&new), Some(&kind.node(&old))));
     kind.behaviour.canonicalize(&mut new);
     kind.normalize(&mut new);
+    managed::keep_times(&mut new, &old);
     if is_released(&new) {
         let beside = allocation::changes(call, Some(&old), None)?;
         return Ok((Step::Remove(new, beside), named_version));
@@ -216,7 +217,7 @@ fn storage_name(kind: &setpoint_schema::Kind) -> &str {
 }
 
 /// An object that was deleted and made again is another one.
-pub(super) fn check_uid(call: &Call<'_>, new: &Value, old: &Value) -> Result<(), Box<Status>> {
+pub(crate) fn check_uid(call: &Call<'_>, new: &Value, old: &Value) -> Result<(), Box<Status>> {
     let (given, actual) = (new["metadata"].text("uid"), old["metadata"].text("uid"));
     if given.is_empty() || given == actual {
         return Ok(());

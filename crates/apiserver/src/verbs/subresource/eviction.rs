@@ -262,6 +262,7 @@ async fn mark(call: &mut Call<'_>, options: &DeleteOptions) -> Result<String, Bo
         field_validation: FieldValidation::Ignore,
         field_manager: String::new(),
         force: None,
+        applied: false,
     };
     let now = call.server.clock.timestamp();
     let subresource = call.subresource.replace("status");
