@@ -4,13 +4,18 @@ TOOLS := target/tools
 CARGO_DENY := $(TOOLS)/bin/cargo-deny
 CARGO_DENY_VERSION := 0.20.2
 
-.PHONY: run test bench fmt clean lint deny audit
+.PHONY: run test tools bench fmt clean lint deny audit
 
 run: ## build, then run the whole control plane on this machine
 	cargo run --release -p setpoint -- up
 
-test: lint deny ## everything that CI runs
+test: lint deny tools ## everything that CI runs
 	cargo test --workspace
+
+tools: ## the real clients that tests use, by package name
+	xtask/tools/kubectl.sh
+	xtask/tools/python.sh
+	xtask/tools/node.sh
 
 lint:
 	cargo fmt --all --check

@@ -233,7 +233,7 @@ fn announce(url: &str, kubeconfig: &Path) {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use setpoint_api::GroupResource;
+    use setpoint_api::{GroupResource, Revision};
     use setpoint_store::{Change, Expectation, Fault, Key, MemoryDisk, NoFields, Transaction};
 
     use super::*;
@@ -251,30 +251,27 @@ mod tests {
         assert!(outcome.expect("it goes on").unwrap_err().to_string().contains("a second signal came (SIGTERM)"));
     }
 
-    /// A store whose disk fails at every operation of its first write.
-    async fn failing_store() -> (Store, Transaction) {
-        let disk = MemoryDisk::new();
-        let (store, _) = Store::open(Arc::new(disk.clone()), Arc::new(NoFields), Options::default()).await.unwrap();
-        for n in 1..=8 {
-            disk.fail(n, Fault::Error(io::ErrorKind::Other));
-        }
+    fn write() -> Transaction {
         let key = Key::namespaced(GroupResource::new("", "configmaps"), "default", "a");
         let json = br#"{"metadata":{"name":"a","namespace":"default","uid":"u"}}"#.to_vec();
-        let change = Change::put(key, Expectation::Absent, json, &NoFields).unwrap();
-        (store, Transaction::of(change))
+        Transaction::of(Change::put(key, Expectation::Any, json, &NoFields).unwrap())
     }
 
     #[tokio::test]
     async fn a_failed_disk_ends_the_server_with_a_failure() {
         let _alone = SIGNALS.lock().await;
-        let (store, transaction) = failing_store().await;
+        let disk = MemoryDisk::new();
+        let (store, _) = Store::open(Arc::new(disk.clone()), Arc::new(NoFields), Options::default()).await.unwrap();
         let folder = tempfile::tempdir().unwrap();
         let arguments = crate::arguments::Arguments::parse_from(["setpoint", "server", "--listen", ":0"]);
         let crate::arguments::Command::Server(arguments) = arguments.command else { panic!("not a server") };
         let mut signals = Signals::listen().unwrap();
         let running = run_on(&store, folder.path(), &arguments, &mut signals);
         let failing = async {
-            store.commit(transaction).await.unwrap_err();
+            // Once the server has written what must always be there, every operation fails.
+            store.reached(Revision::new(1)).await;
+            (1..=64).for_each(|n| disk.fail(n, Fault::Error(io::ErrorKind::Other)));
+            while store.commit(write()).await.is_ok() {}
             std::future::pending::<()>().await
         };
         let outcome = tokio::select! {

@@ -130,11 +130,14 @@ fn a_backup_comes_back_in_another_directory() {
     let path = |name: &str| folder.path().join(name).into_os_string().into_string().unwrap();
     let (data, copy, other) = (path("data"), path("copy"), path("other"));
     Running::start("server", Path::new(&data)).stop(Signal::TERM);
-    check(&["verify", "--data-dir", &data], 0, "");
+    let kept = check(&["verify", "--data-dir", &data], 0, "");
     check(&["backup", "--data-dir", &data, &copy], 0, "");
     check(&["backup", "--data-dir", &data, &copy], 1, "is there already");
     let restored = check(&["restore", "--data-dir", &other, &copy], 0, "");
-    assert!(String::from_utf8_lossy(&restored.stdout).starts_with("ok: 0 objects at revision "));
+    let objects =
+        |output: Output| String::from_utf8(output.stdout).unwrap().split_once(" at revision ").unwrap().0.to_owned();
+    let (kept, restored) = (objects(kept), objects(restored));
+    assert!(kept.starts_with("ok: ") && kept == restored, "{kept}, restored: {restored}");
     check(&["restore", "--data-dir", &other, &copy], 1, "there is data already");
     check(&["verify", "--data-dir", &other], 0, "");
     check(&["restore", "--data-dir", &path("third"), &path("missing")], 1, "No such file");

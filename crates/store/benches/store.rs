@@ -15,8 +15,14 @@ use setpoint_store::{
 
 const PAYLOAD: usize = 820;
 
+/// The argument with which this program starts itself to measure a start from disk in a fresh process.
+const RECOVER: &str = "--recover=";
+
 fn main() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    if let Some(path) = std::env::args().find_map(|argument| argument.strip_prefix(RECOVER).map(str::to_owned)) {
+        return runtime.block_on(recover(&path));
+    }
     runtime.block_on(async {
         if wanted("commits") {
             for writers in [1, 16, 64, 256] {
@@ -58,7 +64,11 @@ fn put(name: &str, number: u64) -> Transaction {
 }
 
 async fn open(directory: &tempfile::TempDir) -> Store {
-    let disk = RealDisk::new(directory.path()).expect("a directory");
+    open_at(directory.path()).await
+}
+
+async fn open_at(path: &std::path::Path) -> Store {
+    let disk = RealDisk::new(path).expect("a directory");
     let options = Options { identity: *b"benchmark-store!", ..Options::default() };
     Store::open(Arc::new(disk), Arc::new(NoFields), options).await.expect("an empty directory").0
 }
@@ -221,23 +231,29 @@ async fn recovery(objects: u64) {
     fill(&store, objects).await;
     store.close().await;
     drop(store);
-    let disk = on_disk(directory.path());
-    let before = resident();
+    let program = std::env::current_exe().expect("this program");
+    let child = std::process::Command::new(program).arg(format!("{RECOVER}{}", directory.path().display())).status();
+    assert!(child.is_ok_and(|status| status.success()), "the recovery failed");
+}
+
+/// Opens a filled directory in this process, which has done nothing else.
+async fn recover(path: &str) {
+    let path = std::path::Path::new(path);
+    let (disk, before) = (on_disk(path), resident());
     let start = Instant::now();
-    let store = open(&directory).await;
+    let store = open_at(path).await;
     let elapsed = start.elapsed();
-    let json: usize = {
-        let resource = resource();
-        let selection = Selection::everything();
-        let query = Query { resource: &resource, namespace: None, selection: &selection, after: None, limit: None };
-        store.snapshot().list(&query).items.iter().map(|object| object.json().len()).sum()
-    };
+    let memory = resident() - before;
+    let (resource, selection) = (resource(), Selection::everything());
+    let query = Query { resource: &resource, namespace: None, selection: &selection, after: None, limit: None };
+    let items = store.snapshot().list(&query).items;
+    let objects = items.len() as u64;
+    let json: u64 = items.iter().map(|object| object.json().len() as u64).sum();
     println!(
-        "recovery of {objects} objects: {elapsed:?}, {:.0} MB on disk; memory per object: its JSON of {} bytes + {} counted, + {} by resident size",
-        disk as f64 / 1e6,
-        json as u64 / objects,
-        (store.snapshot().memory() as u64 - json as u64) / objects,
-        (resident().saturating_sub(before) as i64 - json as i64) / objects as i64,
+        "recovery of {objects} objects: {elapsed:?}, {} MB on disk; memory per object: its JSON of {} bytes + {} by resident size",
+        disk / 1_000_000,
+        json / objects,
+        memory.saturating_sub(json) / objects,
     );
     store.close().await;
 }

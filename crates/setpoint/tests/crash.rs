@@ -1,0 +1,156 @@
+//! Power cuts under load: what was answered is there afterwards, with the version that was answered.
+
+mod server;
+
+use std::collections::BTreeMap;
+use std::hash::BuildHasher;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use serde_json::json;
+use server::Server;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+const CYCLES: u64 = 10;
+const WRITERS: usize = 16;
+/// Names that each writer uses again and again, so that creates, changes and deletes all happen.
+const NAMES: u64 = 4;
+/// The server is killed once this many writes at most were answered in a cycle.
+const WRITES_MAX: u64 = 400;
+/// A server that stops answering is a failure, not a stall.
+const CYCLE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// One object as a client knows it: its version and its value; nothing when it is not there.
+type Known = Option<(u64, String)>;
+
+/// One client that writes to names of its own, so that it alone decides what they hold.
+struct Writer {
+    prefix: String,
+    turn: u64,
+    answered: BTreeMap<String, Known>,
+    /// The write that was sent last; it may have happened even if no answer came.
+    sent: Option<(String, Option<String>)>,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_answered_write_is_lost_when_the_server_is_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    let chance = std::collections::hash_map::RandomState::new();
+    let mut writers: Vec<_> = (0..WRITERS).map(Writer::new).collect();
+    for cycle in 0..CYCLES {
+        let server = Server::start(folder.path());
+        let api = Api::default_namespaced(server.client().await);
+        let stored = list(&api).await;
+        writers.iter_mut().for_each(|writer| writer.compare(&stored, cycle));
+        let kill_after = 1 + chance.hash_one(cycle) % WRITES_MAX;
+        let round = write_until_killed(server, api, writers, kill_after);
+        writers = tokio::time::timeout(CYCLE_TIMEOUT, round).await.expect("the server answers or is dead");
+    }
+    let server = Server::start(folder.path());
+    let stored = list(&Api::default_namespaced(server.client().await)).await;
+    writers.iter_mut().for_each(|writer| writer.compare(&stored, CYCLES));
+    assert!(writers.iter().all(|writer| writer.turn >= CYCLES), "every writer writes in every cycle");
+}
+
+/// Lets all writers write, kills the server after `kill_after` answers, and returns the writers once all have noticed.
+async fn write_until_killed(
+    mut server: Server,
+    api: Api<ConfigMap>,
+    writers: Vec<Writer>,
+    kill_after: u64,
+) -> Vec<Writer> {
+    let (answers, enough) = (Arc::new(AtomicU64::new(0)), Arc::new(Notify::new()));
+    let mut tasks = JoinSet::new();
+    for mut writer in writers {
+        let (api, answers, enough) = (api.clone(), answers.clone(), enough.clone());
+        tasks.spawn(async move {
+            while writer.write(&api).await {
+                if answers.fetch_add(1, Ordering::Relaxed) + 1 == kill_after {
+                    enough.notify_one();
+                }
+            }
+            writer
+        });
+    }
+    enough.notified().await;
+    server.kill();
+    tasks.join_all().await
+}
+
+async fn list(api: &Api<ConfigMap>) -> BTreeMap<String, (u64, String)> {
+    let maps = api.list(&ListParams::default()).await.unwrap();
+    let all = version(&maps.metadata.resource_version);
+    let known = maps.items.into_iter().map(|map| {
+        let (name, (own, value)) = (map.metadata.name.clone().unwrap(), known(map));
+        assert!(own <= all, "{name} is at {own}, newer than its list at {all}");
+        (name, (own, value))
+    });
+    known.collect()
+}
+
+fn version(text: &Option<String>) -> u64 {
+    text.as_deref().and_then(|text| text.parse().ok()).expect("a version is a number")
+}
+
+fn known(map: ConfigMap) -> (u64, String) {
+    (version(&map.metadata.resource_version), map.data.unwrap_or_default().remove("turn").unwrap_or_default())
+}
+
+impl Writer {
+    fn new(number: usize) -> Writer {
+        Writer { prefix: format!("writer-{number}"), turn: 0, answered: BTreeMap::new(), sent: None }
+    }
+
+    /// One write: creates what is not there, else changes it, and deletes it every fifth time. False when the server is gone.
+    async fn write(&mut self, api: &Api<ConfigMap>) -> bool {
+        self.turn += 1;
+        let (name, value) = (format!("{}-{}", self.prefix, self.turn % NAMES), self.turn.to_string());
+        let there = self.answered.get(&name).is_some_and(Option::is_some);
+        let delete = there && self.turn.is_multiple_of(5);
+        self.sent = Some((name.clone(), (!delete).then(|| value.clone())));
+        let body = json!({"metadata": {"name": name}, "data": {"turn": value}});
+        let answer = if delete {
+            api.delete(&name, &DeleteParams::default()).await.map(|_| None)
+        } else if there {
+            api.patch(&name, &PatchParams::default(), &Patch::Merge(body)).await.map(|map| Some(known(map)))
+        } else {
+            let map = serde_json::from_value(body).unwrap();
+            api.create(&PostParams::default(), &map).await.map(|map| Some(known(map)))
+        };
+        match answer {
+            Ok(now) => {
+                self.answered.insert(name, now);
+                self.sent = None;
+                true
+            }
+            Err(kube::Error::Api(status)) => panic!("{name}: {status:?}"),
+            Err(_) => false,
+        }
+    }
+
+    /// Checks that the server holds what it answered, or what was sent last, and goes on from there.
+    fn compare(&mut self, stored: &BTreeMap<String, (u64, String)>, cycle: u64) {
+        for number in 0..NAMES {
+            let name = format!("{}-{number}", self.prefix);
+            let (answered, stored) = (self.answered.get(&name).cloned().flatten(), stored.get(&name).cloned());
+            let sent = self.sent.as_ref().filter(|(sent, _)| *sent == name).map(|(_, value)| value);
+            let newer = |version: u64| answered.as_ref().is_none_or(|(old, _)| *old < version);
+            let happened = match (&stored, sent) {
+                (Some((version, value)), Some(Some(sent))) => value == sent && newer(*version),
+                (None, Some(None)) => true,
+                _ => false,
+            };
+            assert!(
+                stored == answered || happened,
+                "cycle {cycle}: {name} is {stored:?}, answered {answered:?}, sent {sent:?}"
+            );
+            self.answered.insert(name, stored);
+        }
+        self.sent = None;
+    }
+}
