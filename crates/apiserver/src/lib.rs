@@ -23,6 +23,8 @@ mod openapi;
 
 pub mod body;
 pub mod clock;
+#[cfg(test)]
+mod hostile;
 pub mod metrics;
 mod ownership;
 mod path;

@@ -109,7 +109,7 @@ impl Inner {
             Target::Other(segments) if health::is_open(&segments) => {
                 health::answer(self, &parts.method, &segments, parts.uri.query().unwrap_or(""))
             }
-            target => match self.user(&parts.extensions) {
+            target => match self.user(&parts) {
                 Err(status) => answer::status(&status),
                 Ok(user) => match target {
                     Target::Other(segments) => discovery::answer(self, &parts, &segments),
@@ -120,10 +120,20 @@ impl Inner {
     }
 
     /// Who asks. From the first day only holders of a client certificate of our CA get in.
-    fn user<'a>(&self, extensions: &'a http::Extensions) -> Result<&'a User, Box<Status>> {
-        match User::of(extensions) {
-            Some(user) if extensions.get::<RefusedCertificate>().is_none() => Ok(user),
-            _ => Err(Box::new(Status::unauthorized("Unauthorized"))),
+    fn user<'a>(&self, parts: &'a http::request::Parts) -> Result<&'a User, Box<Status>> {
+        let extensions = &parts.extensions;
+        let user = match User::of(extensions) {
+            Some(user) if extensions.get::<RefusedCertificate>().is_none() => user,
+            _ => return Err(Box::new(Status::unauthorized("Unauthorized"))),
+        };
+        // Acting for someone else without knowing what they may do would be acting as oneself.
+        match parts.headers.keys().find(|name| name.as_str().starts_with("impersonate-")) {
+            None => Ok(user),
+            Some(_) => {
+                let users = setpoint_api::GroupResource::new("", "users");
+                let why = "this server can't act for other users yet";
+                Err(Box::new(Status::forbidden(&users, "", why)))
+            }
         }
     }
 

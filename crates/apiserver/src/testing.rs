@@ -11,7 +11,7 @@ use setpoint_store::{MemoryDisk, Options, Store};
 use tokio::sync::watch;
 use tower::ServiceExt;
 
-use crate::body::full;
+use crate::body::{Body, full};
 use crate::user::User;
 use crate::{ApiServer, Chance, Clock, Registry};
 
@@ -40,11 +40,16 @@ impl Server {
     /// Sends a request as the administrator; an absent body is `null`.
     pub(crate) async fn send(&self, method: &str, path: &str, body: Value) -> (u16, Value) {
         let bytes = if body.is_null() { Vec::new() } else { serde_json::to_vec(&body).unwrap() };
+        let media = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
         let mut request = Request::new(full(bytes));
         *request.method_mut() = Method::from_bytes(method.as_bytes()).unwrap();
         *request.uri_mut() = path.parse().unwrap();
-        let media = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
         request.headers_mut().insert(http::header::CONTENT_TYPE, media.parse().unwrap());
+        self.ask(request).await
+    }
+
+    /// Sends any request as the administrator.
+    pub(crate) async fn ask(&self, mut request: Request<Body>) -> (u16, Value) {
         let user = User { name: "admin".into(), groups: vec!["system:masters".into()], ..User::default() };
         request.extensions_mut().insert(Arc::new(user));
         let Ok(response) = self.api.clone().oneshot(request).await;
