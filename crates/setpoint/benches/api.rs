@@ -152,7 +152,7 @@ async fn watch(server: &Server, watchers: usize) {
                 if i >= events {
                     return;
                 }
-                let body = config_map(&format!("w{watchers}-{i}-"));
+                let body = config_map(&format!("w{watchers}-{i}-x"));
                 let _ = started[i].set(Instant::now());
                 send(&mut connection, (Method::POST, NAMESPACE.to_owned(), body, "application/json")).await;
             }
@@ -175,11 +175,11 @@ async fn watch(server: &Server, watchers: usize) {
         times[times.len() * 99 / 100],
         cpu.as_secs_f64() * 1e6 / delivered
     );
-    let delete = |i: usize| (Method::DELETE, format!("{NAMESPACE}/w{watchers}-{i}-"), Bytes::new(), "");
+    let delete = |i: usize| (Method::DELETE, format!("{NAMESPACE}/w{watchers}-{i}-x"), Bytes::new(), "");
     server.run(8, events, &delete).await;
 }
 
-/// The number in the name `w100-17-` of a watch event.
+/// The number in the name `w100-17-x` of a watch event.
 fn number_in(line: &[u8]) -> Option<usize> {
     let text = std::str::from_utf8(line).ok()?;
     let at = text.find(r#""name":"w"#)?;
