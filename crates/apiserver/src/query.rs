@@ -197,7 +197,7 @@ impl ListOptions {
         let send_initial_events = query.maybe_flag("sendInitialEvents");
         let limit = query.number("limit")?;
         let timeout = query.number("timeoutSeconds")?;
-        let version_match = check_versions(query, watch, send_initial_events, limit)?;
+        let version_match = check_versions(query, watch, send_initial_events)?;
         Ok(ListOptions {
             label_selector: query.get("labelSelector").to_owned(),
             field_selector: query.get("fieldSelector").to_owned(),
@@ -230,12 +230,7 @@ pub fn parse_revision(text: &str) -> Result<Revision, Box<Status>> {
     })
 }
 
-fn check_versions(
-    query: &Query<'_>,
-    watch: bool,
-    send_initial_events: Option<bool>,
-    limit: Option<i64>,
-) -> Result<Match, Box<Status>> {
+fn check_versions(query: &Query<'_>, watch: bool, send_initial_events: Option<bool>) -> Result<Match, Box<Status>> {
     let path = Path::root("resourceVersionMatch");
     let forbidden = |detail: &str| FieldError::forbidden(&path, detail);
     let text = query.get("resourceVersionMatch");
@@ -249,7 +244,6 @@ fn check_versions(
     if send_initial_events.is_some() {
         errors.push(FieldError::forbidden(&Path::root("sendInitialEvents"), "sendInitialEvents is forbidden for list"));
     }
-    let _ = limit;
     if text.is_empty() {
         refuse("ListOptions", errors)?;
         return Ok(Match::Unset);

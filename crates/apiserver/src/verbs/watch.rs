@@ -150,8 +150,7 @@ impl Stream {
 
     fn end(&self, end: End, mut out: Vec<u8>) -> Option<(Bytes, bool)> {
         match end {
-            End::Failed(WatchError::Expired(_)) => {
-                let End::Failed(error) = end else { return None };
+            End::Failed(error @ WatchError::Expired(_)) => {
                 self.writer.error(&Status::expired(error.to_string()), &mut out);
                 Some((out.into(), true))
             }
