@@ -17,6 +17,7 @@ mod continuation;
 mod discovery;
 mod flow;
 mod health;
+mod local;
 
 mod objects;
 mod openapi;
@@ -44,5 +45,6 @@ mod yaml_out;
 
 pub use clock::{Chance, Clock};
 pub use health::GIT_VERSION;
+pub use local::Local;
 pub use registry::Registry;
 pub use server::ApiServer;
