@@ -1,0 +1,8 @@
+//! The controller framework: caches that follow the API server, queues of keys, and controllers that make reality agree.
+//!
+//! Invariants
+//! - A reconciler gets a key, never an event; one key never runs twice at once.
+//! - Time is [`tokio::time`] and chance is seeded: on a paused single-threaded runtime every run can be repeated exactly.
+//! - The API server is reached through a `kube::Client` and nothing else, so controllers run against any Kubernetes.
+
+pub mod clock;
