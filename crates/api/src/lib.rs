@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! - This crate never does IO, never reads a clock, never draws a random number: everything here is a value or a pure
-//!   function of its arguments.
+//!   function of its arguments, but for the counters of [`metrics`], which hold what others count.
 //! - Bad input is an error that a user can act on, never a panic.
 //! - Messages that a user can see are those of Kubernetes 1.36, to the letter: scripts and people match on them.
 //!
@@ -15,6 +15,7 @@ pub mod ip;
 pub mod kind;
 pub mod labels;
 pub mod metadata;
+pub mod metrics;
 pub mod name;
 pub mod quantity;
 pub mod quote;

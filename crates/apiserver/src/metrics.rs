@@ -3,61 +3,42 @@
 //! Every label has few values: groups, versions and resources are those of kinds that are served, the rest is from fixed
 //! lists, and what is in none of them is counted as `other`.
 
-mod exposition;
-mod histogram;
+mod duration;
 mod observation;
 mod process;
 mod series;
 mod storage;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 
 use http::{Response, StatusCode};
+use setpoint_api::metrics::{Counter, Family, Gauge, Held, Histogram, MEDIA_TYPE};
 
-pub use exposition::Exposition;
 pub use observation::Observation;
 pub use series::{RequestLabels, Scope};
+pub use setpoint_api::metrics::Exposition;
 
 use crate::answer;
 use crate::body::Body;
 use crate::registry::Served;
 use crate::server::Inner;
-use histogram::Histogram;
-use series::{Counter, Family};
+use duration::Seconds;
 
 /// What is counted of requests. Recording takes a shared lock and some atomic additions.
 #[derive(Debug, Default)]
 pub struct Metrics {
     requests: Family<RequestLabels, Requests>,
     watch_events: Family<RequestLabels, Counter>,
-    in_flight: [Arc<AtomicI64>; 2],
+    in_flight: [Arc<Gauge>; 2],
 }
 
 /// What is known of the requests with the same labels.
 #[derive(Debug, Default)]
 struct Requests {
-    durations: Histogram,
+    durations: Histogram<Seconds>,
     codes: Family<u16, Counter>,
     /// Requests that are still running, of those that run long: watches, logs, connections.
-    long_running: Arc<AtomicI64>,
-}
-
-/// Counts a request as running until it is dropped.
-#[derive(Debug)]
-pub struct Running(Arc<AtomicI64>);
-
-impl Running {
-    fn count(gauge: &Arc<AtomicI64>) -> Running {
-        gauge.fetch_add(1, Ordering::Relaxed);
-        Running(Arc::clone(gauge))
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
+    long_running: Arc<Gauge>,
 }
 
 impl Metrics {
@@ -72,13 +53,13 @@ impl Metrics {
     }
 
     /// A request is being answered; drop the result when it is.
-    pub fn in_flight(&self, mutating: bool) -> Running {
-        Running::count(&self.in_flight[usize::from(mutating)])
+    pub fn in_flight(&self, mutating: bool) -> Held {
+        self.in_flight[usize::from(mutating)].hold()
     }
 
     /// A watch, log or connection is open; drop the result when it ends.
-    pub fn long_running(&self, labels: &RequestLabels) -> Running {
-        Running::count(&self.requests.get(labels).long_running)
+    pub fn long_running(&self, labels: &RequestLabels) -> Held {
+        self.requests.get(labels).long_running.hold()
     }
 
     /// Events were sent to watchers of this kind.
@@ -95,7 +76,7 @@ impl Metrics {
             "Requests that are being answered, by kind of request.",
         );
         for (kind, gauge) in ["readOnly", "mutating"].iter().zip(&self.in_flight) {
-            out.sample("", &[("request_kind", kind)], gauge.load(Ordering::Relaxed));
+            out.sample("", &[("request_kind", kind)], gauge.value());
         }
         out.family("apiserver_watch_events_total", "counter", "Events sent to watchers.");
         for (labels, counter) in self.watch_events.all() {
@@ -118,7 +99,7 @@ impl Metrics {
         }
         out.family("apiserver_longrunning_requests", "gauge", "Open watches, logs and connections.");
         for (labels, requests) in all.iter().filter(|(labels, _)| labels.is_long_running()) {
-            out.sample("", &labels.without_dry_run(), requests.long_running.load(Ordering::Relaxed));
+            out.sample("", &labels.without_dry_run(), requests.long_running.value());
         }
     }
 }
@@ -132,7 +113,7 @@ pub(crate) fn answer(requests: Option<&Metrics>, server: &Inner) -> Response<Bod
     storage::write(&server.store, &mut out);
     process::write(&mut out);
     let mut response = answer::text(StatusCode::OK, out.into_text());
-    let media = http::HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8; escaping=values");
+    let media = http::HeaderValue::from_static(MEDIA_TYPE);
     response.headers_mut().insert(http::header::CONTENT_TYPE, media);
     response
 }

@@ -2,9 +2,10 @@
 
 use http::{Method, Response, Uri};
 use http_body_util::BodyExt;
+use setpoint_api::metrics::Held;
 use tokio::time::Instant;
 
-use super::{Metrics, RequestLabels, Running, Scope};
+use super::{Metrics, RequestLabels, Scope};
 use crate::body::Body;
 use crate::path::{self, ResourcePath, Target};
 use crate::query::Query;
@@ -16,7 +17,7 @@ pub struct Observation {
     labels: RequestLabels,
     started: Instant,
     /// Held while it is being answered, or, where it runs long, for as long as its body is read.
-    running: Running,
+    running: Held,
 }
 
 impl Metrics {

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::exposition::Exposition;
+use setpoint_api::metrics::Exposition;
 
 /// Clock ticks in a second: fixed at 100 in what Linux tells programs, whatever the kernel runs with.
 const TICKS_PER_SECOND: f64 = 100.0;

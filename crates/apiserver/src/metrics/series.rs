@@ -1,15 +1,8 @@
-//! Series by their labels, and the labels of requests.
+//! The labels of requests.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
-use std::hash::Hash;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::registry::Served;
-
-/// Most series of a family. Kinds come and go; what comes after so many shares one series without labels.
-const SERIES_MAX: usize = 20_000;
 
 /// What can be done, as upstream's metrics call it.
 const VERBS: [(&str, &str); 13] = [
@@ -115,48 +108,5 @@ impl RequestLabels {
 
     pub(super) fn of_resource(&self) -> [(&str, &str); 3] {
         [("group", &self.group), ("version", &self.version), ("resource", &self.resource)]
-    }
-}
-
-/// Series of the same figure.
-#[derive(Debug)]
-pub(super) struct Family<K, V>(RwLock<HashMap<K, Arc<V>>>);
-
-impl<K, V> Default for Family<K, V> {
-    fn default() -> Self {
-        Family(RwLock::default())
-    }
-}
-
-impl<K: Clone + Default + Eq + Hash + Ord, V: Default> Family<K, V> {
-    pub(super) fn get(&self, key: &K) -> Arc<V> {
-        if let Some(series) = self.0.read().unwrap_or_else(PoisonError::into_inner).get(key) {
-            return Arc::clone(series);
-        }
-        let mut map = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        let key = if map.len() < SERIES_MAX { key.clone() } else { K::default() };
-        Arc::clone(map.entry(key).or_default())
-    }
-
-    /// All series in the order of their labels.
-    pub(super) fn all(&self) -> Vec<(K, Arc<V>)> {
-        let map = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let mut all: Vec<(K, Arc<V>)> = map.iter().map(|(key, series)| (key.clone(), Arc::clone(series))).collect();
-        all.sort_by(|a, b| a.0.cmp(&b.0));
-        all
-    }
-}
-
-/// Only ever grows.
-#[derive(Debug, Default)]
-pub(super) struct Counter(AtomicU64);
-
-impl Counter {
-    pub(super) fn add(&self, count: u64) {
-        self.0.fetch_add(count, Ordering::Relaxed);
-    }
-
-    pub(super) fn value(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
     }
 }

@@ -2,7 +2,7 @@
 
 use setpoint_store::Store;
 
-use super::exposition::Exposition;
+use setpoint_api::metrics::Exposition;
 
 /// Writes the store's figures.
 pub(super) fn write(store: &Store, out: &mut Exposition) {
