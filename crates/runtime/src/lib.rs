@@ -6,3 +6,4 @@
 //! - The API server is reached through a `kube::Client` and nothing else, so controllers run against any Kubernetes.
 
 pub mod clock;
+pub mod manager;
