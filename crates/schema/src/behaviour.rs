@@ -7,13 +7,16 @@ use std::borrow::Cow;
 use serde_json::{Map, Value};
 
 use crate::columns::{self, Column};
+use crate::decode::{self, DecodeError, Decoded};
 use crate::edit::Edit;
 use crate::errors::Errors;
+use crate::json::Json;
 use crate::kind::Kind;
 use crate::metadata;
 use crate::name_rule::NameRule;
 use crate::node::Node;
 use crate::selectable::Selectable;
+use crate::types::TypeRef;
 
 /// What the request knows and a kind may need: no clock and no chance of its own.
 #[derive(Debug, Clone, Default)]
@@ -46,6 +49,8 @@ pub enum Generation {
     Never,
     /// When one of these top-level fields changes in meaning.
     On(&'static [&'static str]),
+    /// When anything but metadata changes.
+    OnAllButMetadata,
 }
 
 /// Where the scale subresource finds its numbers, as fields from the root.
@@ -62,6 +67,11 @@ pub struct ScalePaths {
 /// The decisions of one kind. The order of a write is: decode, [`default`](Self::default), admission, `prepare_*`,
 /// `check_*`, [`canonicalize`](Self::canonicalize), normalise, store. [`Kind`] runs the parts that are the same for all.
 pub trait Behaviour: Send + Sync + std::fmt::Debug {
+    /// Reads a document as an object of this kind, whose type is `root`. Every body goes through this.
+    fn decode(&self, document: Json<'_>, root: TypeRef<'_>) -> Result<Decoded, DecodeError> {
+        decode::decode(document, root)
+    }
+
     /// Fills in what the user left out. Also runs on objects read from storage, so it must not depend on when it runs.
     fn default(&self, _object: &mut Value) {}
 
@@ -190,14 +200,15 @@ pub trait Behaviour: Send + Sync + std::fmt::Debug {
     }
 
     /// The version of the same group and kind in which objects are kept, if it isn't this one: versions share objects.
-    fn stored_version(&self) -> Option<&'static str> {
+    fn stored_version(&self) -> Option<&str> {
         None
     }
 
     /// Brings an object of this version into the form in which it is kept, after all checks.
     fn to_stored(&self, _object: &mut Value) {}
 
-    /// Brings an object that is kept in [`stored_version`](Self::stored_version) into this version, on every read.
+    /// Brings an object that is kept in [`stored_version`](Self::stored_version) into this version, on every read. Custom
+    /// kinds need it even if that is this version, because their schema may have changed since.
     fn read_stored(&self, _object: &mut Value) {}
 
     /// Where the scale subresource finds its numbers.

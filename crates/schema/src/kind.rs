@@ -189,14 +189,28 @@ impl Kind {
     }
 
     fn move_generation(&self, new: &mut Value, old: &Value) {
-        let Generation::On(fields) = self.behaviour.generation() else { return };
         let root = self.root_type();
-        let changed = fields.iter().any(|name| !equality::semantic(&new[*name], &old[*name], root.child(name)));
+        let changed = match self.behaviour.generation() {
+            Generation::Never => false,
+            Generation::On(fields) => {
+                fields.iter().any(|name| !equality::semantic(&new[*name], &old[*name], root.child(name)))
+            }
+            Generation::OnAllButMetadata => differ_but_metadata(new, old),
+        };
         if changed {
             let before = old.find(&["metadata", "generation"]).and_then(Value::as_i64).unwrap_or(0);
             new.ensure("metadata").set("generation", before + 1);
         }
     }
+}
+
+/// Whether two objects differ in anything but metadata.
+fn differ_but_metadata(new: &Value, old: &Value) -> bool {
+    let fields = |object: &'_ Value| object.as_object().map_or(0, |fields| fields.len());
+    let has_metadata = |object: &Value| usize::from(object.get("metadata").is_some());
+    let same_count = fields(new) - has_metadata(new) == fields(old) - has_metadata(old);
+    let mut rest = new.as_object().into_iter().flatten().filter(|(name, _)| *name != "metadata");
+    !same_count || rest.any(|(name, value)| old.get(name) != Some(value))
 }
 
 #[cfg(test)]

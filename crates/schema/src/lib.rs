@@ -16,6 +16,7 @@ pub mod behaviour;
 pub mod builtin;
 pub mod cel;
 pub mod columns;
+pub mod custom;
 pub mod decode;
 pub mod edit;
 pub mod equality;

@@ -7,6 +7,9 @@ use crate::types::{Field, Shape, TypeRef};
 /// Brings a value into the form in which Go prints it: nulls and empty optional fields out, fields that are always
 /// printed in. Types must fit already.
 pub fn normalize(value: &mut Value, ty: TypeRef<'_>) {
+    if ty.is_custom() {
+        return normalize_custom(value, ty);
+    }
     match (ty.shape(), value) {
         (Shape::Struct(_), Value::Object(fields)) => normalize_struct(fields, ty),
         (Shape::Map(map), Value::Object(fields)) => {
@@ -25,6 +28,14 @@ pub fn normalize(value: &mut Value, ty: TypeRef<'_>) {
         (Shape::SchemaOrList(id), value @ Value::Object(_)) => normalize(value, ty.to(*id)),
         (Shape::SchemaOrList(id), Value::Array(items)) => items.iter_mut().for_each(|item| normalize(item, ty.to(*id))),
         _ => {}
+    }
+}
+
+/// Of a custom object only the metadata has a form in Go.
+fn normalize_custom(object: &mut Value, ty: TypeRef<'_>) {
+    let metadata = ty.child("metadata").filter(|metadata| !metadata.is_custom());
+    if let (Some(ty), Some(value)) = (metadata, object.get_mut("metadata")) {
+        normalize(value, ty);
     }
 }
 

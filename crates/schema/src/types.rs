@@ -4,8 +4,11 @@
 //! Start at [`TypeRef`]: a type together with the arena it lives in.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use serde_json::Value;
+
+use crate::facts::BUILTIN;
 
 /// Text that is static for built-in kinds and owned for custom ones.
 pub type Text = Cow<'static, str>;
@@ -19,6 +22,21 @@ pub struct Schema {
 /// Position of a type in its [`Schema`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TypeId(pub u32);
+
+/// Marks a position among the built-in types: a custom kind shares ObjectMeta and Scale instead of keeping copies.
+const BUILTIN_MARK: u32 = 1 << 31;
+
+impl TypeId {
+    /// The position of a built-in type, as the arena of a custom kind refers to it.
+    pub(crate) fn shared(builtin: TypeId) -> TypeId {
+        TypeId(builtin.0 | BUILTIN_MARK)
+    }
+
+    /// Whether this is a built-in type that a custom kind refers to.
+    pub(crate) fn is_shared(self) -> bool {
+        self.0 & BUILTIN_MARK != 0
+    }
+}
 
 /// One type.
 #[derive(Debug, Clone)]
@@ -152,7 +170,7 @@ pub enum FieldDefault {
     /// JSON text.
     Text(&'static str),
     /// A value.
-    Value(Value),
+    Value(Arc<Value>),
 }
 
 /// How a strategic merge patch treats a field.
@@ -188,6 +206,9 @@ impl Schema {
 
     /// The type at `id`.
     pub fn get(&self, id: TypeId) -> TypeRef<'_> {
+        if id.is_shared() {
+            return BUILTIN.get(TypeId(id.0 & !BUILTIN_MARK));
+        }
         assert!((id.0 as usize) < self.types.len(), "type {} of {}", id.0, self.types.len());
         TypeRef { schema: self, id }
     }
@@ -252,6 +273,11 @@ impl<'a> TypeRef<'a> {
             Shape::List(list) => Some(self.to(list.item)),
             _ => None,
         }
+    }
+
+    /// Whether it belongs to a custom kind: Go has no type for it, and nulls and empty values stay as they are.
+    pub fn is_custom(self) -> bool {
+        self.get().go.is_empty()
     }
 
     /// Whether values may be anything, so that nothing is known about what is inside.

@@ -300,7 +300,7 @@ impl<'a> Definitions<'a> {
         }
         match &field.default {
             FieldDefault::Text(text) => serde_json::from_str(text).ok(),
-            FieldDefault::Value(value) => Some(value.clone()),
+            FieldDefault::Value(value) => Some((**value).clone()),
             FieldDefault::None if field.pointer || !is_builtin(owner) => None,
             FieldDefault::None if is_loose_name(owner, field) => Some(json!("")),
             FieldDefault::None => zero(ty, field.omit_empty),

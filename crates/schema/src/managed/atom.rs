@@ -222,7 +222,7 @@ impl ListAtom<'_> {
         match &ty.field(key)?.default {
             FieldDefault::None => None,
             FieldDefault::Text(text) => serde_json::from_str(text).ok(),
-            FieldDefault::Value(value) => Some(value.clone()),
+            FieldDefault::Value(value) => Some((**value).clone()),
         }
         .filter(|default| !default.is_null())
     }
