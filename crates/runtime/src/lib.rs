@@ -6,4 +6,8 @@
 //! - The API server is reached through a `kube::Client` and nothing else, so controllers run against any Kubernetes.
 
 pub mod clock;
+mod key;
 pub mod manager;
+pub mod queue;
+
+pub use key::Key;
