@@ -5,7 +5,10 @@
 //! - Time is [`tokio::time`] and chance is seeded: on a paused single-threaded runtime every run can be repeated exactly.
 //! - The API server is reached through a `kube::Client` and nothing else, so controllers run against any Kubernetes.
 
+pub mod cache;
 pub mod clock;
+#[cfg(test)]
+mod fake_api;
 mod key;
 pub mod manager;
 pub mod queue;

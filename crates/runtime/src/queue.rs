@@ -226,6 +226,7 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         let mut shutdowns = self.shutdowns.subscribe();
         self.shared.change(State::close);
         tokio::select! {
+            biased;
             () = poll_fn(|context| self.shared.poll_idle(context.waker())) => {}
             _ = shutdowns.changed() => {}
         }
