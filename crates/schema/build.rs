@@ -38,6 +38,9 @@ impl Tables {
             fields.entry(row[0].clone()).or_default().push(row);
         }
         for rows in fields.values_mut() {
+            for (place, row) in rows.iter_mut().enumerate() {
+                row.push(place.to_string());
+            }
             rows.sort_by(|a, b| a[1].cmp(&b[1]));
         }
         Self {
@@ -174,8 +177,9 @@ impl<'a> Arena<'a> {
             let default =
                 tables.defaults.get(&key).map_or("FieldDefault::None".into(), |d| format!("FieldDefault::Text({d:?})"));
             out.push(format!(
-                "f({:?}, {ty}, {}, {}, {}, {required}, {:?}, {description:?}, {default}, {})",
+                "f({:?}, {}, {ty}, {}, {}, {}, {required}, {:?}, {description:?}, {default}, {})",
                 row[1],
+                row.last().expect("its place"),
                 row[3].contains("pointer"),
                 row[3].contains("omitempty"),
                 row[3].contains("omitzero"),

@@ -132,9 +132,8 @@ pub fn typed(
         )))
     };
     if found_kind != kind || found != *expected {
-        if !is_registered(&found, &found_kind) {
-            let why = format!("no kind \"{found_kind}\" is registered for version \"{found}\" in scheme \"{SCHEME}\"");
-            return Err(cannot(&why));
+        if !is_registered(&found.to_string(), &found_kind) {
+            return Err(cannot(&not_registered(&found, &found_kind)));
         }
         if let Some(other) = facts::kind_type(&found.to_string(), &found_kind).filter(|_| found_kind != kind) {
             decode::decode(document, other).map_err(|error| cannot(&error))?;
@@ -144,12 +143,7 @@ pub fn typed(
                 "the API version in the data ({found}) does not match the expected API version ({expected})"
             ))));
         }
-        let why = format!(
-            "converting ({}.{found_kind}) to ({}.{kind}): unknown conversion",
-            found.version,
-            go_package(expected)
-        );
-        return Err(cannot(&why));
+        return Err(cannot(&not_convertible(&found, &found_kind, expected, kind)));
     }
     let Decoded { mut value, strict: unknown } = decode::decode(document, root).map_err(|error| cannot(&error))?;
     value.set("apiVersion", expected.to_string());
@@ -206,8 +200,19 @@ fn protobuf_document(bytes: &[u8], ty: TypeRef<'_>) -> Result<Json<'static>, pro
     Ok(Json::from(object))
 }
 
-fn is_registered(version: &GroupVersion, kind: &str) -> bool {
-    facts::kind_type(&version.to_string(), kind).is_some()
+/// Whether Kubernetes knows such a kind, served or not.
+pub(crate) fn is_registered(version: &str, kind: &str) -> bool {
+    facts::kind_type(version, kind).is_some() || facts::is_unserved_kind(version, kind)
+}
+
+/// Why a kind that nobody knows can't be read.
+pub(crate) fn not_registered(version: &GroupVersion, kind: &str) -> String {
+    format!("no kind \"{kind}\" is registered for version \"{version}\" in scheme \"{SCHEME}\"")
+}
+
+/// Why one kind can't stand for another.
+pub(crate) fn not_convertible(found: &GroupVersion, found_kind: &str, expected: &GroupVersion, kind: &str) -> String {
+    format!("converting ({}.{found_kind}) to ({}.{kind}): unknown conversion", found.version, go_package(expected))
 }
 
 fn go_package(version: &GroupVersion) -> &str {

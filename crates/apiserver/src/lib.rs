@@ -12,6 +12,7 @@ mod allocation;
 mod answer;
 mod bootstrap;
 mod call;
+mod compression;
 mod content;
 mod continuation;
 mod discovery;

@@ -9,18 +9,16 @@ mod proto;
 
 use std::sync::Arc;
 
-use http::header::{
-    ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, LOCATION, VARY,
-};
+use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, LOCATION, VARY};
 use http::{HeaderMap, Response, StatusCode};
 use serde_json::{Map, Value, json};
 use setpoint_schema::Kind;
 
-use crate::answer;
 use crate::body::{Body, full};
 use crate::discovery::{etag, groups};
 use crate::query::Query;
 use crate::registry::Registry;
+use crate::{answer, compression};
 use cache::Document;
 use definitions::Dialect;
 use document::Encoding;
@@ -139,7 +137,7 @@ fn protobuf_of_old(dialect: Dialect) -> &'static str {
 fn send(headers: &HeaderMap, document: &Document, dialect: Dialect, encoding: Encoding) -> Response<Body> {
     let mut response = if etag::matches(headers, &document.etag) {
         empty(StatusCode::NOT_MODIFIED)
-    } else if takes_gzip(headers) {
+    } else if compression::is_taken(headers) {
         let mut response = Response::new(full(document.gzip()));
         response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
         response
@@ -154,15 +152,6 @@ fn send(headers: &HeaderMap, document: &Document, dialect: Dialect, encoding: En
     response.headers_mut().insert(VARY, HeaderValue::from_static("Accept, Accept-Encoding"));
     etag::set(&mut response, &document.etag);
     response
-}
-
-fn takes_gzip(headers: &HeaderMap) -> bool {
-    let values = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',')).any(|clause| {
-        let mut parts = clause.split(';').map(str::trim);
-        matches!(parts.next(), Some("gzip" | "*"))
-            && !parts.any(|part| matches!(part, "q=0" | "q=0.0" | "q=0.00" | "q=0.000"))
-    })
 }
 
 fn moved(address: &str) -> Response<Body> {

@@ -24,7 +24,7 @@ use crate::path::{self, ResourcePath, Target};
 use crate::query::Query;
 use crate::registry::Registry;
 use crate::user::{RefusedCertificate, User};
-use crate::{discovery, health, verbs};
+use crate::{compression, discovery, health, verbs};
 
 /// The API server. Clones share everything.
 #[derive(Clone)]
@@ -188,7 +188,7 @@ impl Inner {
         if response.status() != http::StatusCode::METHOD_NOT_ALLOWED {
             answer::warn(&mut response, call.warnings);
         }
-        Ok(response)
+        Ok(compression::compress(&parts.headers, response))
     }
 }
 

@@ -38,7 +38,7 @@ enum Cell<'a> {
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
 /// Columns of kinds that don't describe their own.
-pub const DEFAULT: &[Column<'static>] =
+pub static DEFAULT: &[Column<'static>] =
     &[Column::NAME, Column::new("Created At", "date", created_at).about_field(OBJECT_META, "creationTimestamp")];
 
 impl Column<'static> {

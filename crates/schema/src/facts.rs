@@ -48,6 +48,12 @@ pub fn kind_type(group_version: &str, kind: &str) -> Option<TypeRef<'static>> {
     find(KINDS, &format!("{group_version}/{kind}"))
 }
 
+/// Whether Kubernetes knows this kind in a version that is not served: an older one, or one that is not ready.
+pub fn is_unserved_kind(group_version: &str, kind: &str) -> bool {
+    const TABLE: &str = include_str!("../facts/unserved-kinds.tsv");
+    TABLE.lines().skip(1).filter_map(|line| line.split_once('\t')).any(|row| row == (group_version, kind))
+}
+
 /// Every row of discovery.
 pub fn resources() -> &'static [ResourceFacts] {
     RESOURCES
@@ -87,6 +93,7 @@ const fn patch(merge: bool, retain_keys: bool, replace: bool, key: &'static str)
 #[expect(clippy::too_many_arguments, reason = "one argument per column of the table it prints")]
 const fn f(
     name: &'static str,
+    place: u16,
     ty: u32,
     pointer: bool,
     omit_empty: bool,
@@ -99,6 +106,7 @@ const fn f(
 ) -> Field {
     Field {
         name: s(name),
+        place,
         ty: TypeId(ty),
         pointer,
         omit_empty,

@@ -141,6 +141,8 @@ pub enum ListType {
 pub struct Field {
     /// JSON name.
     pub name: Text,
+    /// Which field of its Go struct it is, counted from 0: the order in which Kubernetes prints them.
+    pub place: u16,
     /// Type of the value.
     pub ty: TypeId,
     /// A pointer in Go: a zero value that was given is kept.

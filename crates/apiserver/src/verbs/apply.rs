@@ -36,6 +36,7 @@ pub(super) async fn run(call: &mut Call<'_>, body: Body) -> Answer {
     match live {
         Err(status) if call.subresource.is_some() => Err(status),
         Err(_) => {
+            check_no_uid(call, &config)?;
             let mut object = merged(call, None)?;
             object["metadata"].remove("resourceVersion");
             match create::insert(call, object, &options).await? {
@@ -54,10 +55,23 @@ pub(super) async fn run(call: &mut Call<'_>, body: Body) -> Answer {
     }
 }
 
+/// Who applies to an object of a certain identity doesn't want another one made.
+fn check_no_uid(call: &Call<'_>, config: &Value) -> Result<(), Box<Status>> {
+    match config["metadata"].text("uid") {
+        "" => Ok(()),
+        uid => {
+            let why =
+                format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
+            Err(Box::new(Status::conflict(&call.served.resource, call.object_name(), why)))
+        }
+    }
+}
+
 /// The document that is applied, of the right kind and for the right object.
 fn read(call: &mut Call<'_>, bytes: &[u8], options: &WriteOptions) -> Result<Value, Box<Status>> {
     let bad = |message: String| Box::new(Status::bad_request(message));
-    let document = yaml::parse(bytes).map_err(|error| bad(format!("error decoding YAML: {error}")))?;
+    let document = yaml::parse(bytes)
+        .map_err(|error| bad(format!("error decoding YAML: error converting YAML to JSON: {error}")))?;
     if options.field_validation == FieldValidation::Strict && !document.doubled.is_empty() {
         let lines = document.doubled.join("\n  ");
         return Err(bad(format!(

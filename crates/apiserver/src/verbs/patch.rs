@@ -4,10 +4,11 @@ use std::borrow::Cow;
 
 use http::header::CONTENT_TYPE;
 use serde_json::Value;
-use setpoint_api::{FieldError, GroupKind, Path, Status};
+use setpoint_api::{FieldError, GroupKind, GroupVersion, Path, Status};
 use setpoint_schema::json::Json;
+use setpoint_schema::kind::Types;
 use setpoint_schema::patch::{self, JsonPatch, MergePatch, StrategicPatch, Strictness};
-use setpoint_schema::{Edit, TypeRef, decode, facts};
+use setpoint_schema::{Edit, Kind, TypeRef, decode, facts};
 
 use super::{create, update};
 use crate::answer::Answer;
@@ -104,10 +105,7 @@ fn patched(
         }
     };
     let invalid = |error: decode::DecodeError| invalid_patch(&shown(), &error.to_string());
-    let said = document.get("kind").and_then(Json::as_str).unwrap_or(&kind.kind);
-    if let Some(other) = facts::kind_type(&kind.api_version(), said).filter(|_| *said != *kind.kind) {
-        decode::decode(document.clone(), other).map_err(invalid)?;
-    }
+    check_still_of(kind, &document, &shown)?;
     let decoded = decode::decode(document, kind.root_type()).map_err(invalid)?;
     let mut strict: Vec<Cow<'_, str>> = complaints.iter().map(|text| Cow::Borrowed(text.as_str())).collect();
     strict.extend(decoded.strict.into_iter().map(Cow::Owned));
@@ -126,6 +124,27 @@ fn patched(
     Ok(new)
 }
 
+/// A patch can't make an object one of another kind.
+fn check_still_of(kind: &Kind, document: &Json<'_>, shown: &dyn Fn() -> String) -> Result<(), Box<Status>> {
+    let expected = GroupVersion::new(&*kind.group, &*kind.version);
+    let text = |name| document.get(name).and_then(Json::as_str).filter(|text| !text.is_empty());
+    let found_kind = text("kind").unwrap_or(&kind.kind);
+    let found: GroupVersion = text("apiVersion").and_then(|text| text.parse().ok()).unwrap_or(expected.clone());
+    if *found_kind == *kind.kind && found == expected || matches!(kind.types, Types::Own(_)) {
+        return Ok(());
+    }
+    if !content::is_registered(&found.to_string(), found_kind) {
+        return Err(invalid_patch(&shown(), &content::not_registered(&found, found_kind)));
+    }
+    if *found_kind == *kind.kind {
+        return Ok(());
+    }
+    if let Some(other) = facts::kind_type(&found.to_string(), found_kind) {
+        decode::decode(document.clone(), other).map_err(|error| invalid_patch(&shown(), &error.to_string()))?;
+    }
+    Err(invalid_patch(&shown(), &content::not_convertible(&found, found_kind, &expected, &kind.kind)))
+}
+
 fn invalid_patch(shown: &str, why: &str) -> Box<Status> {
     let error = FieldError::invalid(&Path::root("patch"), shown, why);
     Box::new(Status::invalid(&GroupKind::new("", ""), "", &[error]))
@@ -135,7 +154,7 @@ fn invalid_patch(shown: &str, why: &str) -> Box<Status> {
 fn go_order(value: &Value, ty: TypeRef<'_>) -> Json<'static> {
     match value {
         Value::Object(fields) => {
-            let place = |name: &str| ty.fields().iter().position(|field| field.name == name).unwrap_or(usize::MAX);
+            let place = |name: &str| ty.field(name).map_or(u16::MAX, |field| field.place);
             let mut ordered: Vec<(&String, &Value)> = fields.iter().collect();
             ordered.sort_by_key(|(name, _)| place(name));
             let ordered = ordered.into_iter().map(|(name, value)| {

@@ -386,6 +386,7 @@ fn field(name: &str, ty: TypeId, required: bool, default: FieldDefault) -> Field
         ty,
         pointer: true,
         omit_empty: true,
+        place: 0,
         omit_zero: true,
         required,
         embedded: Text::default(),

@@ -252,6 +252,7 @@ fn new_field(name: &'static str, ty: TypeId) -> Field {
         ty,
         pointer: true,
         omit_empty: true,
+        place: 0,
         omit_zero: false,
         required: false,
         embedded: Cow::Borrowed(""),
