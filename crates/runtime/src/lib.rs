@@ -7,10 +7,19 @@
 
 pub mod cache;
 pub mod clock;
+pub mod conditions;
+pub mod election;
+pub mod expectations;
 #[cfg(test)]
 mod fake_api;
+#[cfg(test)]
+mod fake_objects;
 mod key;
 pub mod manager;
+pub mod metrics;
+pub mod owners;
 pub mod queue;
+pub mod retry;
+pub mod slow_start;
 
 pub use key::Key;
