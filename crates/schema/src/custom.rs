@@ -14,16 +14,21 @@ use crate::kind::{Kind, Subresource, Types};
 use crate::types::{Text, TypeId};
 
 mod behaviour;
+mod check;
 mod column;
+mod correlation;
 mod defaulting;
+mod duplicates;
 mod embedded;
+mod expressions;
 mod format;
 mod json_path;
+mod part;
 mod pruning;
-#[allow(dead_code, reason = "read by validation, which is on its way")]
 mod rules;
-#[allow(dead_code, reason = "read by validation, which is on its way")]
+mod size;
 mod tree;
+mod validation;
 mod version;
 
 pub use behaviour::Custom;

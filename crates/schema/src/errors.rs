@@ -112,6 +112,11 @@ impl Errors {
         self.found.len()
     }
 
+    /// Whether one of those found is like this.
+    pub fn any(&self, is_such: impl FnMut(&FieldError) -> bool) -> bool {
+        self.found.iter().any(is_such)
+    }
+
     /// Nothing wrong.
     pub fn is_empty(&self) -> bool {
         self.found.is_empty()

@@ -34,6 +34,7 @@ pub mod node;
 pub mod normal;
 pub mod patch;
 pub mod protobuf;
+pub mod regexp;
 pub mod selectable;
 pub mod types;
 pub mod yaml;

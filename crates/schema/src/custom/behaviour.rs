@@ -8,7 +8,7 @@ use setpoint_api::quote::quote;
 
 use super::column::PrinterColumn;
 use super::tree::{Place, Tree};
-use super::{defaulting, embedded, pruning, version};
+use super::{defaulting, embedded, pruning, validation, version};
 use crate::behaviour::{Behaviour, Context, Generation, ScalePaths, keep};
 use crate::columns::Column;
 use crate::decode::{DecodeError, Decoded, decode_untyped};
@@ -133,16 +133,17 @@ impl Behaviour for Custom {
 
     fn check_create(&self, kind: &Kind, object: &Node<'_>, errs: &mut Errors) {
         metadata::validate_generic(object, kind.namespaced, self.name_rule(), errs);
-        embedded::validate(object.json(), self.place(), errs);
+        validation::check_create(object.json(), self.place(), self.scale.as_ref(), errs);
     }
 
     fn check_update(&self, _kind: &Kind, new: &Node<'_>, old: &Node<'_>, errs: &mut Errors) {
         metadata::validate_generic_update(new, old, errs);
-        embedded::validate(new.json(), self.place(), errs);
+        validation::check_update(new.json(), old.json(), self.place(), self.scale.as_ref(), errs);
     }
 
     fn check_status_update(&self, _kind: &Kind, new: &Node<'_>, old: &Node<'_>, errs: &mut Errors) {
         metadata::validate_generic_update(new, old, errs);
+        validation::check_status_update(new.json(), old.json(), self.place(), self.scale.as_ref(), errs);
     }
 
     fn warnings(&self, new: &Node<'_>, old: Option<&Node<'_>>) -> Vec<String> {

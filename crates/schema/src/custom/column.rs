@@ -9,6 +9,9 @@ use crate::edit::Edit;
 use crate::facts;
 use crate::human;
 
+/// Finds the cell of an object, given the time in seconds since 1970.
+type Cell = Box<dyn Fn(&Value, i64) -> Value + Send + Sync>;
+
 /// A column that a definition describes.
 pub(super) struct PrinterColumn {
     name: String,
@@ -16,7 +19,7 @@ pub(super) struct PrinterColumn {
     format: String,
     description: String,
     priority: i32,
-    cell: Box<dyn Fn(&Value, i64) -> Value + Send + Sync>,
+    cell: Cell,
 }
 
 impl PrinterColumn {

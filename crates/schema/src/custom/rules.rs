@@ -1,9 +1,12 @@
 //! What a schema asks of values beyond their type: bounds, patterns, enumerations, combinations, rules in CEL.
 
+use std::sync::OnceLock;
+
 use serde_json::Value;
 
 use super::tree::JsonType;
 use crate::edit::Edit;
+use crate::regexp::Regexp;
 
 /// The rules for values of one schema, by what they are about.
 #[derive(Debug, Default)]
@@ -48,6 +51,19 @@ pub(super) struct Texts {
 #[derive(Debug)]
 pub(super) struct Pattern {
     pub(super) text: Box<str>,
+    compiled: OnceLock<Option<Regexp>>,
+}
+
+impl Pattern {
+    fn new(text: &str) -> Self {
+        Self { text: text.into(), compiled: OnceLock::new() }
+    }
+
+    /// Whether it is found in a text. One that can't be compiled is found nowhere; definitions with such are refused.
+    pub(super) fn matches(&self, text: &str) -> bool {
+        let compiled = self.compiled.get_or_init(|| Regexp::new(&self.text).ok());
+        compiled.as_ref().is_some_and(|compiled| compiled.is_match(text))
+    }
 }
 
 /// Bounds of a count.
@@ -81,6 +97,7 @@ pub(super) struct Nested {
 
 /// A rule in CEL.
 #[derive(Debug)]
+#[allow(dead_code, reason = "rules are kept here until the evaluator asks for them")]
 pub(super) struct Validation {
     pub(super) rule: Box<str>,
     pub(super) message: Box<str>,
@@ -103,11 +120,7 @@ impl Rules {
             multiple_of: number("multipleOf"),
         };
         let pattern = Some(schema.text("pattern")).filter(|text| !text.is_empty());
-        let texts = Texts {
-            max: count("maxLength"),
-            min: count("minLength"),
-            pattern: pattern.map(|text| Pattern { text: text.into() }),
-        };
+        let texts = Texts { max: count("maxLength"), min: count("minLength"), pattern: pattern.map(Pattern::new) };
         let items = Counts { max: count("maxItems"), min: count("minItems"), unique: schema.flag("uniqueItems") };
         let fields = Counts { max: count("maxProperties"), min: count("minProperties"), unique: false };
         let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);

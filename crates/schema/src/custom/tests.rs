@@ -123,3 +123,196 @@ fn versions_are_in_the_order_of_discovery() {
     kinds[2].behaviour.read_stored(&mut object);
     assert_eq!(object["apiVersion"], "example.com/v1beta1");
 }
+
+fn try_create(kind: &Kind, mut object: Value) -> String {
+    object["apiVersion"] = json!("example.com/v1");
+    object["kind"] = json!("Widget");
+    object["metadata"] = json!({"name": "w", "namespace": "n"});
+    let text = object.to_string();
+    let (mut object, _) = read(kind, &text);
+    kind.prepare_create(&mut object, &crate::Context::default());
+    setpoint_api::field::aggregate(&kind.check_create(&object)).unwrap_or_default()
+}
+
+/// What is said about a value of `spec.x` under a schema.
+#[track_caller]
+fn check(schema: Value, value: Value, expected: &str) {
+    let kind = widget(json!({"type": "object", "properties": {"x": schema}}));
+    assert_eq!(try_create(&kind, json!({"spec": {"x": value}})), expected);
+}
+
+#[test]
+fn types_are_checked() {
+    for (schema, good, bad, found) in [
+        ("string", json!("a"), json!(1), "integer"),
+        ("integer", json!(1), json!("a"), "string"),
+        ("integer", json!(-5), json!(1.5), "number"),
+        ("number", json!(1), json!(true), "boolean"),
+        ("boolean", json!(true), json!({}), "object"),
+        ("object", json!({}), json!([]), "array"),
+    ] {
+        check(json!({"type": schema}), good, "");
+        let said = format!("spec.x: Invalid value: \"{found}\": spec.x in body must be of type {schema}: \"{found}\"");
+        let range = "<nil>: Invalid value: \"\": Checked value must be of type integer (default format) in spec.x";
+        let said = if found == "number" { format!("[{said}, {range}]") } else { said };
+        check(json!({"type": schema}), bad, &said);
+    }
+    check(json!({"x-kubernetes-int-or-string": true}), json!("1"), "");
+    check(
+        json!({"x-kubernetes-int-or-string": true}),
+        json!(true),
+        "spec.x: Invalid value: \"boolean\": spec.x in body must be of type integer,string: \"boolean\"",
+    );
+    check(
+        json!({"type": "array", "items": {"type": "string"}}),
+        json!(["a", null]),
+        "spec.x[1]: Invalid value: \"null\": spec.x[1] in body must be of type string: \"null\"",
+    );
+}
+
+#[test]
+fn each_keyword_takes_what_it_should() {
+    let invalid = |value: &str, what: &str| format!("spec.x: Invalid value: {value}: spec.x in body {what}");
+    for (schema, good, bad, expected) in [
+        (json!({"type": "integer", "maximum": 5}), json!(5), json!(6), invalid("6", "should be less than or equal to 5")),
+        (json!({"type": "integer", "minimum": 5}), json!(5), json!(4), invalid("4", "should be greater than or equal to 5")),
+        (
+            json!({"type": "number", "maximum": 1.5, "exclusiveMaximum": true}),
+            json!(1.25),
+            json!(1.5),
+            invalid("1.5", "should be less than 1.5"),
+        ),
+        (
+            json!({"type": "number", "minimum": 0, "exclusiveMinimum": true}),
+            json!(0.5),
+            json!(0),
+            invalid("0", "should be greater than 0"),
+        ),
+        (json!({"type": "integer", "multipleOf": 3}), json!(9), json!(10), invalid("10", "should be a multiple of 3")),
+        (json!({"type": "string", "minLength": 2}), json!("éé"), json!("é"), invalid("\"é\"", "should be at least 2 chars long")),
+        (
+            json!({"type": "string", "maxLength": 2}),
+            json!("éé"),
+            json!("abc"),
+            "spec.x: Too long: may not be more than 2 bytes".to_owned(),
+        ),
+        (json!({"type": "string", "pattern": "^a+$"}), json!("aa"), json!("b"), invalid("\"b\"", "should match '^a+$'")),
+        (
+            json!({"type": "string", "format": "ipv4"}),
+            json!("1.2.3.4"),
+            json!("x"),
+            invalid("\"x\"", "must be of type ipv4: \"x\""),
+        ),
+        (
+            json!({"type": "string", "enum": ["a", "b"]}),
+            json!("a"),
+            json!("c"),
+            "spec.x: Unsupported value: \"c\": supported values: \"a\", \"b\"".to_owned(),
+        ),
+        (
+            json!({"type": "array", "minItems": 1, "items": {"type": "string"}}),
+            json!(["a"]),
+            json!([]),
+            invalid("0", "should have at least 1 items"),
+        ),
+        (
+            json!({"type": "array", "maxItems": 1, "items": {"type": "string"}}),
+            json!(["a"]),
+            json!(["a", "b"]),
+            "spec.x: Too many: 2: must have at most 1 item".to_owned(),
+        ),
+        (
+            json!({"type": "object", "minProperties": 1, "additionalProperties": {"type": "string"}}),
+            json!({"a": "b"}),
+            json!({}),
+            invalid("0", "should have at least 1 properties"),
+        ),
+        (
+            json!({"type": "object", "required": ["a"], "properties": {"a": {"type": "string"}}}),
+            json!({"a": "b"}),
+            json!({}),
+            "spec.x.a: Required value".to_owned(),
+        ),
+        (
+            json!({"type": "string", "not": {"enum": ["a"]}}),
+            json!("b"),
+            json!("a"),
+            "<nil>: Invalid value: \"\": \"spec.x\" must not validate the schema (not)".to_owned(),
+        ),
+        (
+            json!({"type": "integer", "oneOf": [{"minimum": 5}, {"maximum": 5}]}),
+            json!(4),
+            json!(5),
+            "<nil>: Invalid value: \"\": \"spec.x\" must validate one and only one schema (oneOf). Found 2 valid alternatives"
+                .to_owned(),
+        ),
+        (
+            json!({"type": "integer", "anyOf": [{"minimum": 5}, {"maximum": 1}]}),
+            json!(0),
+            json!(3),
+            "[<nil>: Invalid value: \"\": \"spec.x\" must validate at least one schema (anyOf), spec.x: Invalid value: 3: \
+             spec.x in body should be greater than or equal to 5]"
+                .to_owned(),
+        ),
+        (
+            json!({"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}}),
+            json!(["a", "b"]),
+            json!(["a", "b", "a", "a"]),
+            "spec.x[2]: Duplicate value: \"a\"".to_owned(),
+        ),
+        (
+            json!({"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
+                   "items": {"type": "object", "required": ["k"], "properties": {"k": {"type": "string"}}}}),
+            json!([{"k": "a"}]),
+            json!([{"k": "a"}, {"k": "a"}]),
+            "spec.x[1]: Duplicate value: {\"k\":\"a\"}".to_owned(),
+        ),
+    ] {
+        check(schema.clone(), good, "");
+        check(schema, bad, &expected);
+    }
+}
+
+#[test]
+fn what_did_not_change_is_no_error() {
+    let strict = json!({"type": "object", "properties": {
+        "x": {"type": "string", "maxLength": 2},
+        "list": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"], "items": {
+            "type": "object", "required": ["k"], "properties": {"k": {"type": "string"}, "v": {"type": "integer", "maximum": 1}},
+        }},
+    }});
+    let kind = widget(strict);
+    let object = |spec: Value| {
+        json!({"apiVersion": "example.com/v1", "kind": "Widget",
+               "metadata": {"name": "w", "namespace": "n", "resourceVersion": "1"}, "spec": spec})
+    };
+    let old = object(json!({"x": "long", "list": [{"k": "a", "v": 5}, {"k": "b"}]}));
+    for (spec, expected) in [
+        (json!({"x": "long", "list": [{"k": "b"}, {"k": "a", "v": 5}]}), ""),
+        (json!({"x": "longer"}), "spec.x: Too long: may not be more than 2 bytes"),
+        (
+            json!({"list": [{"k": "a", "v": 6}]}),
+            "spec.list[0].v: Invalid value: 6: spec.list[0].v in body should be less than or equal to 1",
+        ),
+    ] {
+        let errors = kind.check_update("", &object(spec), &old);
+        assert_eq!(setpoint_api::field::aggregate(&errors).unwrap_or_default(), expected);
+    }
+}
+
+#[test]
+fn a_write_to_status_is_checked_against_the_status_alone() {
+    let schema = json!({"type": "object", "properties": {
+        "spec": {"type": "object", "required": ["gone"], "properties": {"gone": {"type": "string"}}},
+        "status": {"type": "object", "properties": {"phase": {"type": "string", "enum": ["A"]}, "replicas": {"type": "integer"}}},
+    }});
+    let kind = kinds(&definition(schema)).unwrap().remove(0);
+    let object = |status: Value| {
+        json!({"apiVersion": "example.com/v1", "kind": "Widget",
+               "metadata": {"name": "w", "namespace": "n", "resourceVersion": "1"}, "spec": {}, "status": status})
+    };
+    let errors = kind.check_update("status", &object(json!({"phase": "B", "replicas": -1})), &object(json!({})));
+    let expected = "[status.phase: Unsupported value: \"B\": supported values: \"A\", .status.replicas: Invalid value: -1: \
+                    should be a non-negative integer]";
+    assert_eq!(setpoint_api::field::aggregate(&errors).unwrap_or_default(), expected);
+}

@@ -80,6 +80,7 @@ pub(super) struct Facet {
     /// Bounds, patterns and the like.
     pub(super) rules: Rules,
     /// Rules in CEL.
+    #[allow(dead_code, reason = "rules are kept here until the evaluator asks for them")]
     pub(super) validations: Box<[Validation]>,
     /// What the schema asks of `metadata` of the object itself or of an embedded one.
     pub(super) metadata: Option<Nested>,
@@ -157,11 +158,6 @@ impl<'a> Place<'a> {
     /// What an absent value becomes.
     pub(super) fn default(self) -> Option<&'a Value> {
         self.facet()?.default.as_deref()
-    }
-
-    /// Its type in the arena.
-    pub(super) fn id(self) -> TypeId {
-        self.id
     }
 
     /// The shape of its values.
