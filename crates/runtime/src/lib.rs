@@ -8,6 +8,7 @@
 pub mod cache;
 pub mod clock;
 pub mod conditions;
+pub mod controller;
 pub mod election;
 pub mod expectations;
 #[cfg(test)]

@@ -47,7 +47,7 @@ impl Histogram {
         self.buckets.iter().sum()
     }
 
-    pub(super) fn observe(&mut self, span: Duration) {
+    pub(crate) fn observe(&mut self, span: Duration) {
         // Decimal digits of the nanoseconds: 10 ns is the first bound, each bucket has one digit more.
         let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
         let bucket = if nanos <= 10 { 0 } else { (nanos - 1).ilog10() as usize };
