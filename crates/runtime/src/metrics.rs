@@ -6,6 +6,7 @@
 
 mod controller;
 mod leader;
+mod queue;
 mod rest;
 
 use std::fmt;
@@ -13,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use setpoint_api::metrics::{Exposition, Family};
 
+use crate::queue::QueueStats;
 pub use controller::{ControllerMetrics, Outcome};
 pub use leader::LeaderMetrics;
 use rest::RestFigures;
@@ -33,6 +35,8 @@ impl<F: Fn(&mut Exposition) + Send + Sync> Collect for F {
     }
 }
 
+type ReadQueue = Arc<dyn Fn() -> QueueStats + Send + Sync>;
+
 /// All figures of a manager. Clones are the same registry.
 ///
 /// ```
@@ -49,6 +53,7 @@ pub struct Metrics(Arc<Registry>);
 struct Registry {
     controllers: Family<String, controller::Figures>,
     leaders: Family<String, leader::Figures>,
+    queues: Mutex<Vec<(String, ReadQueue)>>,
     rest: RestFigures,
     collectors: Mutex<Vec<Arc<dyn Collect>>>,
 }
@@ -62,6 +67,20 @@ impl Metrics {
     /// The figures of the controller with this name.
     pub fn controller(&self, name: &str) -> ControllerMetrics {
         ControllerMetrics(self.0.controllers.get(&name.to_owned()))
+    }
+
+    /// Shows the figures of a queue, by the name of the controller whose queue it is, in place of one with the same name.
+    pub fn queue(&self, name: &str, read: impl Fn() -> QueueStats + Send + Sync + 'static) {
+        let mut queues = self.0.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        queues.retain(|(other, _)| other != name);
+        if queues.len() < COLLECTORS_MAX {
+            queues.push((name.to_owned(), Arc::new(read)));
+        }
+    }
+
+    /// Forgets the queue of a controller that was removed.
+    pub fn remove_queue(&self, name: &str) {
+        self.0.queues.lock().unwrap_or_else(PoisonError::into_inner).retain(|(other, _)| other != name);
     }
 
     /// The figures of the election for the lease with this name.
@@ -88,6 +107,7 @@ impl Metrics {
     pub fn text(&self) -> String {
         let mut out = Exposition::default();
         controller::write(&self.0.controllers.all(), &mut out);
+        queue::write(&self.queues(), &mut out);
         leader::write(&self.0.leaders.all(), &mut out);
         self.0.rest.write(&mut out);
         let collectors = self.0.collectors.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -95,6 +115,13 @@ impl Metrics {
             collector.collect(&mut out);
         }
         out.into_text()
+    }
+
+    fn queues(&self) -> Vec<(String, QueueStats)> {
+        let queues = self.0.queues.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut all: Vec<(String, QueueStats)> = queues.into_iter().map(|(name, read)| (name, read())).collect();
+        all.sort_by(|a, b| a.0.cmp(&b.0));
+        all
     }
 }
 
@@ -152,6 +179,32 @@ mod tests {
         leader.slow_paths(2);
         check(&metrics.text(), r#"leader_election_master_status{name="managers"} 1"#);
         check(&metrics.text(), r#"leader_election_slowpath_total{name="managers"} 2"#);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn queues_are_shown_under_all_their_names() {
+        let metrics = Metrics::new();
+        let queue = Arc::new(crate::queue::WorkQueue::<u8>::new(crate::queue::QueueOptions::default()));
+        let read = Arc::clone(&queue);
+        metrics.queue("thermostat", move || read.stats());
+        queue.add(1);
+        queue.add(2);
+        let item = queue.try_get().unwrap();
+        tokio::time::advance(std::time::Duration::from_secs(2)).await;
+        let text = metrics.text();
+        let labels = r#"name="thermostat",controller="thermostat""#;
+        check(&text, &format!("workqueue_depth{{{labels},priority=\"normal\"}} 1"));
+        check(&text, r#"controller_workqueue_depth{controller="thermostat"} 1"#);
+        check(&text, r#"controller_workqueue_adds_total{controller="thermostat"} 2"#);
+        check(&text, r#"controller_workqueue_retries_total{controller="thermostat"} 0"#);
+        check(&text, &format!("workqueue_adds_total{{{labels}}} 2"));
+        check(&text, &format!("workqueue_unfinished_work_seconds{{{labels}}} 2"));
+        check(&text, &format!("workqueue_longest_running_processor_seconds{{{labels}}} 2"));
+        check(&text, &format!("workqueue_queue_duration_seconds_bucket{{{labels},le=\"0.00000001\"}} 1"));
+        drop(item);
+        check(&metrics.text(), &format!("workqueue_work_duration_seconds_count{{{labels}}} 1"));
+        metrics.remove_queue("thermostat");
+        assert!(!metrics.text().contains("thermostat"));
     }
 
     #[test]
