@@ -316,3 +316,87 @@ fn a_write_to_status_is_checked_against_the_status_alone() {
                     should be a non-negative integer]";
     assert_eq!(setpoint_api::field::aggregate(&errors).unwrap_or_default(), expected);
 }
+
+mod never_panics {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn any_json() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<f64>().prop_map(Value::from),
+            "[a-cé:/. -]{0,6}".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(4, 32, 4, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::btree_map("[a-d]", inner, 0..4)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    fn any_schema() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(json!({"type": "string", "maxLength": 3, "pattern": "^[a-c]*$", "default": "a"})),
+            Just(json!({"type": "string", "format": "date-time", "nullable": true})),
+            Just(json!({"type": "integer", "format": "int32", "minimum": -5, "multipleOf": 2})),
+            Just(json!({"type": "number", "maximum": 1.5, "exclusiveMaximum": true, "default": 1})),
+            Just(json!({"type": "boolean", "enum": [true]})),
+            Just(json!({"x-kubernetes-int-or-string": true})),
+            Just(json!({"x-kubernetes-preserve-unknown-fields": true})),
+            Just(
+                json!({"type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true})
+            ),
+        ];
+        leaf.prop_recursive(3, 24, 4, |inner| {
+            prop_oneof![
+                inner.clone().prop_map(
+                    |items| json!({"type": "array", "items": items, "x-kubernetes-list-type": "set", "maxItems": 2})
+                ),
+                inner
+                    .clone()
+                    .prop_map(|items| json!({"type": "array", "items": {"type": "object", "properties": {"a": items}},
+                    "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["a"]})),
+                inner
+                    .clone()
+                    .prop_map(|value| json!({"type": "object", "additionalProperties": value, "minProperties": 1})),
+                (prop::collection::btree_map("[a-d]", inner, 0..4), any::<bool>()).prop_map(|(fields, open)| {
+                    let mut schema = json!({"type": "object", "properties": fields, "required": ["a"], "default": {},
+                        "anyOf": [{"required": ["b"]}, {"properties": {"a": {"maxLength": 1}}}]});
+                    if open {
+                        schema["x-kubernetes-preserve-unknown-fields"] = json!(true);
+                    }
+                    schema
+                }),
+            ]
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(128))]
+
+        #[test]
+        fn validation_of_anything_ends_and_reading_twice_changes_nothing(
+            schema in any_schema(), spec in any_json(), before in any_json(),
+        ) {
+            let kind = widget(schema);
+            let object = |spec: &Value| json!({"apiVersion": "example.com/v1", "kind": "Widget",
+                "metadata": {"name": "w", "namespace": "n", "resourceVersion": "1"}, "spec": spec});
+            let read = |object: &Value| kind.behaviour.decode(parse(object.to_string().as_bytes()).unwrap(), kind.root_type());
+            let (Ok(new), Ok(old)) = (read(&object(&spec)), read(&object(&before))) else { return Ok(()) };
+            let (mut once, mut old) = (new.value, old.value);
+            kind.behaviour.default(&mut once);
+            kind.behaviour.default(&mut old);
+            let mut twice = once.clone();
+            kind.behaviour.read_stored(&mut twice);
+            prop_assert_eq!(&once, &twice);
+            kind.check_create(&once);
+            kind.check_update("", &once, &old);
+            kind.check_update("status", &once, &old);
+        }
+    }
+}

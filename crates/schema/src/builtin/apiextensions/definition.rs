@@ -234,8 +234,9 @@ fn shown_versions(at: &Node<'_>, shared: &Shared) -> BadValue {
         }
     }
     match &versions {
-        Value::Array(items) if items.is_empty() => BadValue::Json("[]".into()),
-        list => BadValue::Json(internal_form::compact(Some(list).filter(|list| !list.is_null()), at.ty())),
+        // Reading makes no difference between an empty list and none; users write the former.
+        Value::Null => BadValue::Json("[]".into()),
+        list => BadValue::Json(internal_form::compact(Some(list), at.ty())),
     }
 }
 
