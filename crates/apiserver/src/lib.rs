@@ -40,6 +40,7 @@ pub mod serve;
 mod server;
 #[cfg(test)]
 mod testing;
+pub mod tokens;
 pub mod user;
 mod verbs;
 mod yaml_out;

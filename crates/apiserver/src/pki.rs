@@ -13,10 +13,12 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use rcgen::KeyPair;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::serve::Tls;
+use crate::tokens::Signer;
 use certificate::{Authority, Issued, Purpose};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -45,6 +47,7 @@ pub struct Pki {
     ca: String,
     server: Issued,
     admin: Issued,
+    tokens: KeyPair,
 }
 
 impl Pki {
@@ -58,7 +61,8 @@ impl Pki {
         let server = issued(&folder.join("server.pem"), &authority, &server, SERVER_VALID, now)?;
         let admin = Purpose::client("kubernetes-admin", "system:masters");
         let admin = issued(&folder.join("admin.pem"), &authority, &admin, ADMIN_VALID, now)?;
-        Ok(Pki { ca: authority.certificate_pem().to_owned(), server, admin })
+        let tokens = token_key(&folder.join("service-account.pem"))?;
+        Ok(Pki { ca: authority.certificate_pem().to_owned(), server, admin, tokens })
     }
 
     /// The CA's certificate in PEM, for others to trust.
@@ -73,6 +77,12 @@ impl Pki {
         let key = PrivateKeyDer::from_pem_slice(self.server.key.as_bytes()).map_err(|e| unusable(&e))?;
         let ca = CertificateDer::from_pem_slice(self.ca.as_bytes()).map_err(|e| unusable(&e))?;
         Tls::new(vec![chain], key, ca).map_err(|error| unusable(&error))
+    }
+
+    /// What signs service account tokens.
+    pub fn signer(&self) -> Result<Signer, PkiError> {
+        let public = rcgen::PublicKeyData::subject_public_key_info(&self.tokens);
+        Signer::new(&self.tokens.serialize_der(), &public).map_err(|error| PkiError::Make(error.to_string()))
     }
 
     /// Writes a kubeconfig with which the administrator reaches the server at `url`.
@@ -131,6 +141,20 @@ fn authority(folder: &Path, now: SystemTime) -> Result<Authority, PkiError> {
         return Err(PkiError::NotValidNow(path));
     }
     Authority::new(pair).map_err(damaged)
+}
+
+/// The key in a file, made once: a new one would make every token that is out worthless.
+fn token_key(path: &Path) -> Result<KeyPair, PkiError> {
+    let unreadable = |error: io::Error| PkiError::Io(path.to_owned(), error);
+    match std::fs::read_to_string(path) {
+        Ok(text) => KeyPair::from_pem(&text).map_err(|error| PkiError::Damaged(path.to_owned(), error.to_string())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let key = KeyPair::generate()?;
+            file::replace(path, key.serialize_pem().as_bytes()).map_err(unreadable)?;
+            Ok(key)
+        }
+        Err(error) => Err(unreadable(error)),
+    }
 }
 
 /// The certificate in a file if it serves the purpose for long enough, else a new one in its place.

@@ -10,7 +10,7 @@ use crate::call::Call;
 use crate::content;
 use crate::query::WriteOptions;
 use crate::representation::{Form, Representation};
-use crate::verbs;
+use crate::{tokens, verbs};
 
 /// Who may do everything.
 const MASTERS: &str = "system:masters";
@@ -48,6 +48,7 @@ fn review(call: &Call<'_>, object: &Value) -> Result<Value, Box<Status>> {
     check(kind, object)?;
     match &*kind.plural {
         "selfsubjectreviews" => Ok(json!({"userInfo": user_info(call)})),
+        "tokenreviews" => tokens::review(call, object),
         "selfsubjectaccessreviews" if is_master(call) => Ok(json!({"allowed": true})),
         _ => Err(unanswered(&kind.kind)),
     }

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use futures_util::FutureExt;
@@ -23,6 +23,7 @@ use crate::metrics::Metrics;
 use crate::path::{self, ResourcePath, Target};
 use crate::query::Query;
 use crate::registry::Registry;
+use crate::tokens::Signer;
 use crate::user::{RefusedCertificate, User};
 use crate::{compression, discovery, health, verbs};
 
@@ -40,6 +41,8 @@ pub(crate) struct Inner {
     pub(crate) chance: Chance,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) flow: Flow,
+    /// Signs service account tokens; without one there are none.
+    pub(crate) signer: OnceLock<Signer>,
     /// True once the server is going down: watches end.
     pub(crate) stopping: watch::Receiver<bool>,
 }
@@ -61,9 +64,15 @@ impl ApiServer {
                 chance,
                 metrics: Arc::default(),
                 flow: Flow::default(),
+                signer: OnceLock::new(),
                 stopping,
             }),
         }
+    }
+
+    /// Signs service account tokens with this. Whoever comes first stays.
+    pub fn sign_with(&self, signer: Signer) {
+        let _ = self.inner.signer.set(signer);
     }
 
     /// Makes what must always be there: the system's namespaces, the service range and the API's own Service.

@@ -93,6 +93,7 @@ async fn run_on(
 
     let (stop, stopping) = watch::channel(false);
     let service = service::service(store.clone(), stopping.clone());
+    service.sign_with(pki.signer().map_err(|error| Failure::new("can't sign tokens", error))?);
     service.prepare(address).await.map_err(|status| Failure::new("can't prepare the store", status))?;
     let mut serving = tokio::spawn(serve(listener, tls, service.clone(), limits(), stopping));
     let mut failed = store.stopped();

@@ -125,7 +125,7 @@ fn only_the_owner_can_read() {
         names.push(entry.file_name().into_string().unwrap());
     }
     names.sort();
-    assert_eq!(names, ["admin.pem", "ca.pem", "server.pem"]);
+    assert_eq!(names, ["admin.pem", "ca.pem", "server.pem", "service-account.pem"]);
 }
 
 #[test]

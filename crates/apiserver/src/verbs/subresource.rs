@@ -7,15 +7,17 @@ mod scale;
 
 use http::{Method, StatusCode};
 use setpoint_api::Status;
+use setpoint_schema::normal::normalize;
 
 use super::{not_allowed, patch, show, update};
 use crate::answer::Answer;
 use crate::body::Body;
 use crate::call::Call;
 use crate::content::{self, Format};
-use crate::objects;
 use crate::query::WriteOptions;
+use crate::representation::Representation;
 use crate::server::unknown_resource;
+use crate::{objects, tokens};
 
 pub(crate) use binding::bind;
 
@@ -36,7 +38,7 @@ pub(super) async fn run(call: &mut Call<'_>, name: &str, method: &Method, body: 
         ("scale", _) => scale::run(call, verb, body).await,
         ("binding", "create") => binding::run(call, body).await,
         ("eviction", "create") => eviction::run(call, body).await,
-        ("token", "create") => Err(not_implemented("service account tokens are not issued by this server yet")),
+        ("token", "create") => token(call, body).await,
         ("log" | "exec" | "attach" | "portforward" | "proxy", _) => node_stream::run(call, name),
         (_, "get") if part.root == call.kind().root => {
             let object = objects::find(&call.server.store.snapshot(), call.served, call.namespace, call.object_name())?;
@@ -46,6 +48,16 @@ pub(super) async fn run(call: &mut Call<'_>, name: &str, method: &Method, body: 
         (_, "patch") if part.root == call.kind().root => patch::run(call, body).await,
         _ => Err(not_allowed()),
     }
+}
+
+/// A new token for a service account.
+async fn token(call: &mut Call<'_>, body: Body) -> Answer {
+    let representation = Representation::of(call.headers, &call.query, false)?;
+    let (request, _) = read(call, body).await?;
+    let mut answer = tokens::issue(call, request)?;
+    let part = call.kind().subresource("token").ok_or_else(unknown_resource)?;
+    normalize(&mut answer, setpoint_schema::facts::BUILTIN.get(part.root));
+    Ok(super::encode(StatusCode::CREATED, &answer, representation))
 }
 
 /// Reads the body of a subresource that takes an object of its own kind.
@@ -68,14 +80,6 @@ fn is_old_eviction(bytes: &[u8], kind: &str) -> bool {
     let version =
         || serde_json::from_slice::<serde_json::Value>(bytes).ok()?.get("apiVersion")?.as_str().map(str::to_owned);
     kind == "Eviction" && version().as_deref() == Some("policy/v1beta1")
-}
-
-/// The answer where a part of the API is known but not there.
-fn not_implemented(message: &str) -> Box<Status> {
-    let mut status = Status::bad_request(message);
-    status.code = StatusCode::NOT_IMPLEMENTED.as_u16();
-    status.reason = "NotImplemented".to_owned();
-    Box::new(status)
 }
 
 #[cfg(test)]
