@@ -6,15 +6,18 @@
 //! - The API server is reached through a `kube::Client` and nothing else, so controllers run against any Kubernetes.
 
 pub mod cache;
+pub mod children;
 pub mod clock;
 pub mod conditions;
 pub mod controller;
+pub mod create_or_patch;
 pub mod election;
 pub mod expectations;
 #[cfg(test)]
 mod fake_api;
 #[cfg(test)]
 mod fake_objects;
+pub mod finalizers;
 mod key;
 pub mod manager;
 pub mod metrics;
