@@ -12,6 +12,7 @@ pub mod conditions;
 pub mod controller;
 pub mod create_or_patch;
 pub mod election;
+pub mod events;
 pub mod expectations;
 #[cfg(test)]
 mod fake_api;

@@ -1,0 +1,124 @@
+//! Brings events to the API server.
+
+use std::future::Future;
+use std::time::Duration;
+
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, Client, ResourceExt};
+use serde_json::json;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
+
+use super::correlator::{Correlator, SERIES_QUIET, Verdict};
+use crate::clock::{Chance, Clock};
+use crate::retry::{is_already_exists, is_not_found};
+
+/// How often a write is tried while the API server can't be reached, and how long to wait in between.
+const TRIES_MAX: u32 = 12;
+const RETRY_WAIT: Duration = Duration::from_secs(10);
+const RETRY_JITTER: f64 = 0.25;
+/// How often series that go on are written again.
+const REFRESH: Duration = Duration::from_secs(30 * 60);
+
+#[derive(Debug)]
+pub(super) struct Writer {
+    client: Hidden,
+    clock: Clock,
+    chance: Chance,
+    correlator: Correlator,
+}
+
+/// `kube::Client` can't be printed.
+struct Hidden(Client);
+
+impl std::fmt::Debug for Hidden {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Client")
+    }
+}
+
+impl Writer {
+    pub(super) fn new(client: Client, clock: Clock, chance: Chance) -> Writer {
+        Writer { client: Hidden(client), clock, chance, correlator: Correlator::new() }
+    }
+
+    /// Writes what comes until it is time to drain, then what is left and the last counts of all series.
+    pub(super) async fn run(&mut self, events: &mut mpsc::Receiver<Event>, draining: impl Future<Output = ()>) {
+        let now = self.clock.now();
+        let mut finish = interval_at(now + SERIES_QUIET, SERIES_QUIET);
+        let mut refresh = interval_at(now + REFRESH, REFRESH);
+        finish.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        refresh.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        tokio::pin!(draining);
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut draining => break,
+                _ = finish.tick() => self.finish().await,
+                _ = refresh.tick() => self.refresh().await,
+                event = events.recv() => match event {
+                    Some(event) => self.take(event).await,
+                    None => break,
+                },
+            }
+        }
+        events.close();
+        while let Some(event) = events.recv().await {
+            self.take(event).await;
+        }
+        self.refresh().await;
+    }
+
+    async fn take(&mut self, event: Event) {
+        match self.correlator.take(event, Instant::now()) {
+            Verdict::Create(event) | Verdict::Patch(event) => self.write(*event).await,
+            Verdict::Nothing => (),
+        }
+    }
+
+    async fn finish(&mut self) {
+        for event in self.correlator.finish(Instant::now()) {
+            self.write(event).await;
+        }
+    }
+
+    async fn refresh(&mut self) {
+        for event in self.correlator.ongoing() {
+            self.write(event).await;
+        }
+    }
+
+    /// Tries until the server has answered. What it refuses is dropped: it would be refused again.
+    async fn write(&mut self, event: Event) {
+        for _ in 1..TRIES_MAX {
+            match self.attempt(&event).await {
+                Ok(()) => return,
+                Err(error) if is_already_exists(&error) && event.series.is_none() => return,
+                Err(kube::Error::Api(status)) if status.reason != "AlreadyExists" => {
+                    tracing::warn!(event = %event.name_any(), %status, "the server refused an event");
+                    return;
+                }
+                Err(error) => tracing::debug!(%error, "an event could not be written"),
+            }
+            sleep(self.chance.jitter(RETRY_WAIT, RETRY_JITTER)).await;
+        }
+        if let Err(error) = self.attempt(&event).await {
+            tracing::warn!(event = %event.name_any(), %error, "an event was dropped");
+        }
+    }
+
+    async fn attempt(&self, event: &Event) -> Result<(), kube::Error> {
+        let namespace = event.namespace().unwrap_or_default();
+        let api: Api<Event> = Api::namespaced(self.client.0.clone(), &namespace);
+        if let Some(series) = &event.series {
+            let patch = Patch::Merge(json!({"series": series}));
+            match api.patch(&event.name_any(), &PatchParams::default(), &patch).await {
+                // The server forgets events after a while.
+                Err(error) if is_not_found(&error) => (),
+                answer => return answer.map(drop),
+            }
+        }
+        api.create(&PostParams::default(), event).await.map(drop)
+    }
+}
