@@ -1,59 +1,237 @@
-//! Expressions of the Common Expression Language: whether they can be understood, and what type they give.
+//! Expressions of the Common Expression Language: what is wrong with them, what they may cost, and what they give.
 //!
-//! The grammar is that of the `cel` crate, whose complaints about syntax are those of cel-go. Types are checked as far as
-//! they are known: what we can't tell is [`Type::Unknown`] and is never complained about. Evaluating is not done here.
+//! [`Program::compile`] reads and checks an expression once; [`Program::evaluate`] runs it on borrowed JSON. Functions,
+//! costs and messages are those of cel-go as Kubernetes sets it up, so that a rule means the same here and there.
+//!
+//! Our own parser reads expressions; what it can't read is given to that of the `cel` crate, which knows cel-go's words
+//! for what is wrong but is slow and needs a stack of its own.
 
-use std::collections::BTreeMap;
+use std::fmt;
 
-use cel::parser::{ParseErrors, Parser};
-
+mod base64;
+mod calls;
 mod check;
+mod convert;
+mod cost;
+mod declared;
+mod environment;
+mod equality;
+mod escape;
+mod estimate;
+mod evaluate;
+mod formats;
 mod functions;
+mod lists;
+mod literals;
+mod macros;
+mod network;
+mod parse;
+mod patterns;
+mod plan;
+mod resources;
+mod semver;
+mod strings;
+mod syntax;
+mod text_format;
+mod time;
+mod times;
+mod token;
+mod tree;
 mod types;
+mod unify;
+mod url;
+mod value;
 
+pub use declared::Declared;
+pub use environment::Environment;
+pub use estimate::Range;
 pub use types::Type;
+pub use value::{List, Map, Special, Text, Value};
 
-/// Longest expression, in characters. cel-go takes 100 000; nobody writes them, and every one costs stack.
+use escape::RESERVED;
+
+/// Longest expression, in characters. cel-go takes 100 000; nobody writes them.
 pub const EXPRESSION_CHARS_MAX: usize = 16 * 1024;
 
-/// The generated parser needs much stack per level of nesting, so it gets a stack of its own. Enough for the longest
-/// chain of operators that [`EXPRESSION_CHARS_MAX`] allows; only what is used is ever touched.
-const STACK_BYTES: usize = 128 * 1024 * 1024;
+/// The most that one evaluation of an expression may cost. As upstream.
+pub const CALL_COST_MAX: u64 = 1_000_000;
 
-/// The variables that an expression sees.
-#[derive(Debug, Clone, Default)]
-pub struct Environment {
-    variables: BTreeMap<String, Type>,
-    /// Types that may be built by name, such as `JSONPatch{...}`; `Object` stands for `Object.spec` and so on, too.
-    structs: Vec<&'static str>,
+/// The most that all expressions for one object may cost together. As upstream.
+pub const BUDGET_COST_MAX: u64 = 10_000_000;
+
+/// An expression made ready to be evaluated.
+#[derive(Debug)]
+pub struct Program {
+    plan: plan::Plan,
+    ty: Type,
+    estimate: Range,
+    deep: bool,
 }
 
-impl Environment {
-    /// Adds a variable; a dot in its name is allowed.
-    pub fn declare(&mut self, name: &str, ty: Type) {
-        self.variables.insert(name.to_owned(), ty);
+impl Program {
+    /// Reads and checks an expression, or tells why it can't be evaluated, in the words of Kubernetes.
+    pub fn compile(expression: &str, environment: &Environment) -> Result<Self, String> {
+        let deep = is_deep(expression);
+        with_stack(deep, || {
+            let (tree, root, checked) = checked(expression, environment)?;
+            let plan =
+                plan::plan(&tree, root, &checked).map_err(|why| format!("program instantiation failed: {why}"))?;
+            let estimate = estimate::estimate(&tree, root, &checked, environment.declared.as_deref());
+            Ok(Self { plan, ty: checked.types[root].clone(), estimate, deep })
+        })
     }
 
-    /// Removes a variable.
-    pub fn forget(&mut self, name: &str) {
-        self.variables.remove(name);
+    /// What one evaluation may cost, by the sizes that the schema allows.
+    pub fn estimate(&self) -> Range {
+        self.estimate
     }
 
-    /// Adds a field to a variable that is an object.
-    pub fn add_field(&mut self, variable: &str, field: &str, ty: Type) {
-        if let Some(Type::Object(_, fields)) = self.variables.get_mut(variable) {
-            fields.push((field.to_owned(), ty));
+    /// The type of what it gives.
+    pub fn ty(&self) -> &Type {
+        &self.ty
+    }
+
+    /// Whether it uses a variable.
+    pub fn uses(&self, variable: &str) -> bool {
+        self.plan.globals.iter().any(|name| name == variable)
+    }
+
+    /// Evaluates it and takes what that cost from the budget.
+    pub fn evaluate<'a>(&'a self, bindings: &Bindings<'a>, budget: &mut Budget) -> Result<Value<'a>, EvalError> {
+        let (value, cost) = with_stack(self.deep, || evaluate::evaluate(&self.plan, bindings, CALL_COST_MAX));
+        budget.spend(cost)?;
+        value
+    }
+}
+
+/// The values of the variables of an expression.
+#[derive(Debug, Clone, Default)]
+pub struct Bindings<'a> {
+    values: Vec<(&'a str, Value<'a>)>,
+}
+
+impl<'a> Bindings<'a> {
+    /// Gives a variable its value.
+    pub fn bind(&mut self, name: &'a str, value: Value<'a>) {
+        self.values.retain(|(known, _)| *known != name);
+        self.values.push((name, value));
+    }
+
+    fn get(&self, name: &str) -> Option<Value<'a>> {
+        self.values.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone())
+    }
+}
+
+/// What the expressions for one object may still cost.
+#[derive(Debug)]
+pub struct Budget {
+    left: u64,
+}
+
+impl Budget {
+    /// All that may be spent on one object.
+    pub fn full() -> Self {
+        Self::of(BUDGET_COST_MAX)
+    }
+
+    /// So much.
+    pub fn of(cost: u64) -> Self {
+        Self { left: cost }
+    }
+
+    /// What is left of it.
+    pub fn left(&self) -> u64 {
+        self.left
+    }
+
+    fn spend(&mut self, cost: u64) -> Result<(), EvalError> {
+        match self.left.checked_sub(cost) {
+            Some(left) => {
+                self.left = left;
+                Ok(())
+            }
+            None => {
+                self.left = 0;
+                Err(EvalError::OutOfBudget)
+            }
         }
     }
+}
 
-    /// Lets values of this type be built by name.
-    pub fn allow_struct(&mut self, name: &'static str) {
-        self.structs.push(name);
+/// Why an expression gave no value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EvalError {
+    /// It cost more than one evaluation may.
+    CostExceeded,
+    /// It cost more than was left for the object.
+    OutOfBudget,
+    /// A function could not do what was asked.
+    Failed(Box<str>),
+}
+
+impl EvalError {
+    fn failed(message: impl Into<String>) -> Self {
+        Self::Failed(message.into().into_boxed_str())
+    }
+
+    fn no_such_overload() -> Self {
+        Self::failed(NO_SUCH_OVERLOAD)
+    }
+
+    /// With the function that takes no such arguments, where cel-go names it.
+    fn named(self, function: &str) -> Self {
+        match self {
+            Self::Failed(message) if *message == *NO_SUCH_OVERLOAD && function == "size" => {
+                Self::failed(format!("{NO_SUCH_OVERLOAD}: {function}"))
+            }
+            other => other,
+        }
     }
 }
+
+const NO_SUCH_OVERLOAD: &str = "no such overload";
+
+impl fmt::Display for EvalError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::CostExceeded => "operation cancelled: actual cost limit exceeded",
+            Self::OutOfBudget => {
+                "validation failed due to running out of cost budget, no further validation rules will be run"
+            }
+            Self::Failed(message) => message,
+        })
+    }
+}
+
+impl std::error::Error for EvalError {}
 
 /// The type that an expression gives, or why it can't be compiled, in the words of Kubernetes.
 pub fn compile(expression: &str, environment: &Environment) -> Result<Type, String> {
+    let ty = || checked(expression, environment).map(|(_, root, checked)| checked.types[root].clone());
+    with_stack(is_deep(expression), ty)
+}
+
+/// Whether an expression may be nested so deep that a small stack is not enough.
+fn is_deep(expression: &str) -> bool {
+    const SHALLOW: usize = 40;
+    expression.bytes().filter(|byte| b"([{?.+-*/%<>=!&|".contains(byte)).count() > SHALLOW
+}
+
+/// Runs with room for the deepest expression that can be read.
+fn with_stack<T>(deep: bool, run: impl FnOnce() -> T) -> T {
+    const NEEDED_BYTES: usize = 8 * 1024 * 1024;
+    if deep { stacker::maybe_grow(NEEDED_BYTES, 2 * NEEDED_BYTES, run) } else { run() }
+}
+
+/// Whether a text can name a variable.
+pub fn is_identifier(text: &str) -> bool {
+    let first = text.bytes().next();
+    first.is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_')
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        && !RESERVED.contains(&text)
+}
+
+fn checked(expression: &str, environment: &Environment) -> Result<(tree::Tree, tree::Id, check::Checked), String> {
     let size = expression.chars().count();
     if size > EXPRESSION_CHARS_MAX {
         return Err(format!(
@@ -61,85 +239,19 @@ pub fn compile(expression: &str, environment: &Environment) -> Result<Type, Stri
              {EXPRESSION_CHARS_MAX}"
         ));
     }
-    let outcome = stacker::grow(STACK_BYTES, || {
-        match Parser::new().enable_optional_syntax(true).parse_with_source_info(expression) {
-            Ok((tree, source)) => check::check(&tree, &source, environment),
-            Err(errors) => Err(complaints(errors)),
-        }
-    });
-    outcome.map_err(|complaints| format!("compilation failed: {}", shown(expression, complaints)))
-}
-
-/// Whether an expression that compiles mentions this variable.
-pub fn mentions(expression: &str, variable: &str) -> bool {
-    if expression.chars().count() > EXPRESSION_CHARS_MAX {
-        return false;
+    let (tree, root) = parse::parse(expression)
+        .map_err(|refusal| format!("compilation failed: {}", syntax::words(expression, refusal)))?;
+    match check::check(&tree, root, environment) {
+        Ok(checked) => Ok((tree, root, checked)),
+        Err(complaints) => Err(format!("compilation failed: {}", syntax::shown(expression, complaints))),
     }
-    stacker::grow(STACK_BYTES, || {
-        let tree = Parser::new().enable_optional_syntax(true).parse(expression);
-        tree.is_ok_and(|tree| tree.references().has_variable(variable))
-    })
 }
 
-/// Whether a text can name a variable.
-pub fn is_identifier(text: &str) -> bool {
-    const RESERVED: &[&str] = &[
-        "true",
-        "false",
-        "null",
-        "in",
-        "as",
-        "break",
-        "const",
-        "continue",
-        "else",
-        "for",
-        "function",
-        "if",
-        "import",
-        "let",
-        "loop",
-        "package",
-        "namespace",
-        "return",
-        "var",
-        "void",
-        "while",
-    ];
-    let first = text.bytes().next();
-    first.is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_')
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-        && !RESERVED.contains(&text)
-}
-
-/// What is wrong at one place; both counts start at 1.
+/// What is wrong at one place, by its offset in bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Complaint {
-    line: usize,
-    column: usize,
+    offset: usize,
     message: String,
-}
-
-fn complaints(errors: ParseErrors) -> Vec<Complaint> {
-    let place = |at: isize| usize::try_from(at).unwrap_or(0).max(1);
-    errors
-        .errors
-        .into_iter()
-        .map(|error| match error.msg.contains("Recursion limit") {
-            true => Complaint { line: 1, column: 1, message: "expression recursion limit exceeded: 96".to_owned() },
-            false => Complaint { line: place(error.pos.0), column: place(error.pos.1), message: error.msg },
-        })
-        .collect()
-}
-
-/// Complaints in the order of their places, each with its line and a pointer below.
-fn shown(expression: &str, mut complaints: Vec<Complaint>) -> String {
-    complaints.sort_by_key(|complaint| (complaint.line, complaint.column));
-    let shown = complaints.into_iter().map(|Complaint { line, column, message }| {
-        let text = expression.split('\n').nth(line - 1).unwrap_or("");
-        format!("ERROR: <input>:{line}:{column}: {message}\n | {text}\n | {}^", ".".repeat(column - 1))
-    });
-    shown.collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]

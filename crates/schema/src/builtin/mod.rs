@@ -40,7 +40,7 @@ use crate::kind::{Kind, Subresource, Types};
 use crate::types::Text;
 
 mod admissionregistration;
-mod apiextensions;
+pub(crate) mod apiextensions;
 mod apiregistration;
 mod apps;
 mod authentication;

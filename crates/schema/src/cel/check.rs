@@ -1,315 +1,380 @@
-//! The type of an expression, found from its leaves up.
+//! The type of every part of an expression, and which overloads its calls may mean.
 
-use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue, SelectExpr, SourceInfo};
-use regex_syntax::Parser as RegexParser;
-
-use super::functions::{self, Outcome};
+use super::environment::Environment;
+use super::functions::{self, Function, Overload};
+use super::tree::{Expr, Id, Literal, Loop, Tree};
 use super::types::Type;
-use super::{Complaint, Environment};
+use super::unify::{Found, more_general};
+use super::{Complaint, literals};
 
-/// The type that the expression gives, or all that is wrong with it.
-pub(super) fn check(tree: &IdedExpr, source: &SourceInfo, environment: &Environment) -> Result<Type, Vec<Complaint>> {
-    let mut checker = Checker { source, environment, locals: Vec::new(), found: Vec::new(), literals: Vec::new() };
-    let ty = checker.of(tree);
-    if checker.found.is_empty() {
-        // Upstream looks at literals only once all types are known.
-        checker.found = std::mem::take(&mut checker.literals);
+/// What is known of an expression whose types agree.
+#[derive(Debug)]
+pub(super) struct Checked {
+    pub(super) types: Vec<Type>,
+    pub(super) references: Vec<Reference>,
+}
+
+/// What a part refers to.
+#[derive(Debug, Clone, Default)]
+pub(super) enum Reference {
+    /// Nothing outside of the expression.
+    #[default]
+    None,
+    /// A variable of the environment or of a loop.
+    Variable(String),
+    /// A type by its name.
+    TypeName(String),
+    /// A function, and the overloads that fit.
+    Function(&'static Function, Vec<&'static Overload>),
+}
+
+/// All types and references of an expression, or all that is wrong with it.
+pub(super) fn check(tree: &Tree, root: Id, environment: &Environment) -> Result<Checked, Vec<Complaint>> {
+    let size = tree.nodes.len();
+    let mut checker = Checker {
+        tree,
+        environment,
+        locals: Vec::new(),
+        found: Found::default(),
+        types: vec![Type::Dyn; size],
+        references: vec![Reference::None; size],
+        complaints: Vec::new(),
+    };
+    checker.check(root);
+    if !checker.complaints.is_empty() {
+        return Err(checker.complaints);
     }
-    if checker.found.is_empty() { Ok(ty) } else { Err(checker.found) }
+    let types: Vec<_> = checker.types.iter().map(|ty| checker.found.resolved(ty, true)).collect();
+    // Literals are looked at only once all types are known.
+    let complaints = literals::complaints(tree, &types);
+    if !complaints.is_empty() {
+        return Err(complaints);
+    }
+    Ok(Checked { types, references: checker.references })
 }
 
 struct Checker<'a> {
-    source: &'a SourceInfo,
+    tree: &'a Tree,
     environment: &'a Environment,
-    /// Names that comprehensions bring, innermost last.
+    /// Names that loops bring, innermost last.
     locals: Vec<(&'a str, Type)>,
-    found: Vec<Complaint>,
-    literals: Vec<Complaint>,
+    found: Found,
+    types: Vec<Type>,
+    references: Vec<Reference>,
+    complaints: Vec<Complaint>,
 }
 
 impl<'a> Checker<'a> {
-    fn of(&mut self, tree: &'a IdedExpr) -> Type {
-        match &tree.expr {
-            Expr::Ident(name) => self.ident(tree, name),
-            Expr::Literal(value) => literal(value),
-            Expr::Select(select) => self.select(tree, select),
-            Expr::Call(call) => self.call(tree, call),
-            Expr::List(list) => {
-                let mut item = None;
-                for element in &list.elements {
-                    self.join(&mut item, element);
-                }
-                Type::List(Box::new(item.unwrap_or(Type::Unknown)))
+    fn check(&mut self, id: Id) {
+        let ty = match &self.tree.nodes[id].expr {
+            Expr::Literal(literal) => type_of_literal(literal),
+            Expr::Ident(name) => self.ident(id, name),
+            Expr::Select { operand, field, test } => self.select(id, *operand, field, *test),
+            Expr::Call { function, target, args } => self.call(id, function, *target, args),
+            Expr::List(items) => self.list(items),
+            Expr::Map(entries) => self.map(entries),
+            Expr::Struct { name, fields } => self.built(id, name, fields),
+            Expr::Loop(parts) => self.looped(parts),
+        };
+        self.types[id] = ty;
+    }
+
+    fn complain(&mut self, id: Id, message: String) -> Type {
+        self.complaints.push(Complaint { offset: self.tree.nodes[id].offset, message });
+        Type::Error
+    }
+
+    fn undeclared(&mut self, id: Id, name: &str) -> Type {
+        self.complain(id, format!("undeclared reference to '{name}' (in container '')"))
+    }
+
+    fn mismatch(&mut self, id: Id, expected: &Type, actual: &Type) -> Type {
+        self.complain(id, format!("expected type '{}' but found '{}'", expected.shown(), actual.shown()))
+    }
+
+    /// What a name stands for.
+    fn lookup(&self, name: &str) -> Option<(Type, Reference)> {
+        let local = self.locals.iter().rev().find(|(local, _)| *local == name);
+        if let Some(ty) = local.map(|(_, ty)| ty).or_else(|| self.environment.variable(name)) {
+            return Some((ty.clone(), Reference::Variable(name.to_owned())));
+        }
+        let ty = named_type(name).or_else(|| self.environment.built_type(name))?;
+        Some((Type::Type(std::sync::Arc::new(ty)), Reference::TypeName(name.to_owned())))
+    }
+
+    fn ident(&mut self, id: Id, name: &str) -> Type {
+        match self.lookup(name) {
+            Some((ty, reference)) => {
+                self.references[id] = reference;
+                ty
             }
-            Expr::Map(map) => {
-                let (mut keys, mut values) = (None, None);
-                for entry in &map.entries {
-                    if let EntryExpr::MapEntry(entry) = &entry.expr {
-                        self.join(&mut keys, &entry.key);
-                        self.join(&mut values, &entry.value);
-                    }
-                }
-                Type::Map(Box::new(keys.unwrap_or(Type::Unknown)), Box::new(values.unwrap_or(Type::Unknown)))
-            }
-            Expr::Struct(built) => self.built(tree, &built.type_name, &built.entries),
-            Expr::Comprehension(loops) => self.comprehension(loops),
-            _ => Type::Unknown,
+            None => self.undeclared(id, name),
         }
     }
 
-    fn ident(&mut self, tree: &IdedExpr, name: &str) -> Type {
-        match self.known(name) {
-            Some(ty) => ty,
-            None if is_type_name(name) => Type::Unknown,
-            None => self.complain(tree, format!("undeclared reference to '{name}' (in container '')")),
-        }
-    }
-
-    fn known(&self, name: &str) -> Option<Type> {
-        let local = self.locals.iter().rev().find(|(local, _)| *local == name).map(|(_, ty)| ty);
-        local.or_else(|| self.environment.variables.get(name)).cloned()
-    }
-
-    fn select(&mut self, tree: &'a IdedExpr, select: &'a SelectExpr) -> Type {
-        if let Some(ty) = qualified(tree).and_then(|name| self.environment.variables.get(&name).cloned()) {
+    fn select(&mut self, id: Id, operand: Id, field: &str, test: bool) -> Type {
+        if !test && let Some((ty, reference)) = self.tree.qualified(id).and_then(|name| self.lookup(&name)) {
+            self.references[id] = reference;
             return ty;
         }
-        if qualified(tree).is_some_and(|name| name.starts_with("google.protobuf.")) {
-            return Type::Unknown;
-        }
-        let operand = self.of(&select.operand);
-        let field = self.field(tree, operand, &select.field);
-        if select.test { Type::Bool } else { field }
+        let ty = self.field(id, operand, field, false);
+        if test { Type::Bool } else { self.found.resolved(&ty, false) }
     }
 
-    fn field(&mut self, tree: &IdedExpr, operand: Type, field: &str) -> Type {
-        match operand {
-            Type::Object(_, fields) => match fields.into_iter().rev().find(|(name, _)| name == field) {
-                Some((_, ty)) => ty,
-                None => self.complain(tree, format!("undefined field '{field}'")),
+    fn field(&mut self, id: Id, operand: Id, field: &str, optional: bool) -> Type {
+        self.check(operand);
+        let operand = self.found.resolved(&self.types[operand], false);
+        let (target, was_optional) = operand.unwrapped();
+        let result = match target {
+            Type::Map(pair) => pair.1.clone(),
+            Type::Object(object) => match object.fields.get(field) {
+                Some(ty) => ty.clone(),
+                None => self.complain(id, format!("undefined field '{field}'")),
             },
-            Type::Map(_, value) => *value,
-            Type::Optional(inner) => match self.field(tree, *inner, field) {
-                Type::Unknown => Type::Unknown,
-                ty => Type::Optional(Box::new(ty)),
-            },
-            Type::Dyn => Type::Dyn,
-            Type::Unknown | Type::Named(_) => Type::Unknown,
-            other => self.complain(tree, format!("type '{}' does not support field selection", other.in_overload())),
-        }
-    }
-
-    fn call(&mut self, tree: &'a IdedExpr, call: &'a CallExpr) -> Type {
-        let name = call.func_name.as_str();
-        if functions::is_macro(name) && name != "@in" {
-            return Type::Unknown;
-        }
-        // A target that is no variable may be the first part of the function's name: `sets.contains(...)`.
-        let full = call.target.as_ref().and_then(|target| qualified(target)).map(|first| format!("{first}.{name}"));
-        if let Some(full) = full.filter(|full| functions::call(full, None, &[]) != Outcome::Undeclared) {
-            let arguments: Vec<_> = call.args.iter().map(|argument| self.of(argument)).collect();
-            return self.resolved(tree, &full, None, &arguments);
-        }
-        let target = call.target.as_ref().map(|target| self.of(target));
-        let arguments: Vec<_> = call.args.iter().map(|argument| self.of(argument)).collect();
-        self.check_literals(name, target.is_some(), &call.args);
-        self.resolved(tree, name, target, &arguments)
-    }
-
-    fn resolved(&mut self, tree: &IdedExpr, name: &str, target: Option<Type>, arguments: &[Type]) -> Type {
-        let outcome = match (name, arguments) {
-            ("_==_" | "_!=_", [a, b]) => if_fits(a.fits(b), Type::Bool),
-            ("_?_:_", [condition, a, b]) if Type::Bool.fits(condition) && a.fits(b) => {
-                Outcome::Gives(if a.is_open() { b.clone() } else { a.clone() })
+            Type::Named(name) if !is_opaque(name) => {
+                self.complain(id, format!("unexpected failed resolution of '{name}'"))
             }
-            ("_?_:_", [_, _, _]) => Outcome::NoOverload,
-            ("@in", [_, list]) if list.is_open() => Outcome::Gives(Type::Bool),
-            ("@in", [item, Type::List(of) | Type::Map(of, _)]) => if_fits(item.fits(of), Type::Bool),
-            ("@in", _) => Outcome::NoOverload,
-            ("_+_", [a, b]) => add(a, b),
-            ("_[_]", [Type::List(item), index]) => if_fits(Type::Int.fits(index), (**item).clone()),
-            ("_[_]", [Type::Map(key, value), index]) => if_fits(key.fits(index), (**value).clone()),
-            ("_[_]", [Type::Dyn, _]) => Outcome::Gives(Type::Dyn),
-            ("_[_]", [Type::Unknown | Type::Optional(_), _]) => Outcome::Gives(Type::Unknown),
-            ("_[_]", _) => Outcome::NoOverload,
-            ("_?._" | "_[?_]", _) => Outcome::Gives(Type::Unknown),
-            _ => functions::call(name, target.as_ref(), arguments),
-        };
-        match outcome {
-            Outcome::Gives(ty) => ty,
-            Outcome::Undeclared => self.complain(tree, format!("undeclared reference to '{name}' (in container '')")),
-            Outcome::NoOverload => {
-                let shown: Vec<_> = arguments.iter().map(Type::in_overload).collect();
-                let on = target.map(|ty| format!("{}.", ty.in_overload())).unwrap_or_default();
-                let detail = format!("found no matching overload for '{name}' applied to '{on}({})'", shown.join(", "));
-                self.complain(tree, detail)
+            Type::Param(_) => {
+                self.found.assignable([(&Type::Dyn, target)]);
+                Type::Dyn
             }
-        }
-    }
-
-    /// Regular expressions that are written out are looked at.
-    fn check_literals(&mut self, name: &str, on_target: bool, arguments: &[IdedExpr]) {
-        let at = if on_target { 0 } else { 1 };
-        let Some(argument) = arguments.get(at).filter(|_| name == "matches") else { return };
-        if let Expr::Literal(LiteralValue::String(text)) = &argument.expr
-            && RegexParser::new().parse(text.inner()).is_err()
-        {
-            let complaint = self.complaint(argument, "invalid matches argument".to_owned());
-            self.literals.push(complaint);
-        }
-    }
-
-    fn built(&mut self, tree: &IdedExpr, name: &str, entries: &'a [cel::common::ast::IdedEntryExpr]) -> Type {
-        for entry in entries {
-            if let EntryExpr::StructField(field) = &entry.expr {
-                self.of(&field.value);
-            }
-        }
-        let known =
-            |allowed: &&str| *allowed == name || name.strip_prefix(allowed).is_some_and(|rest| rest.starts_with('.'));
-        match self.environment.structs.iter().any(known) {
-            true => Type::named(name),
-            false => self.complain(tree, format!("undeclared reference to '{name}' (in container '')")),
-        }
-    }
-
-    /// `all`, `exists`, `map` and the others, which the parser turns into one form.
-    fn comprehension(&mut self, loops: &'a ComprehensionExpr) -> Type {
-        let range = self.of(&loops.iter_range);
-        // One name stands for the items of a list or the keys of a map, two for index and item or key and value.
-        let (first, second, one) = match range {
-            Type::List(item) => (Type::Int, (*item).clone(), *item),
-            Type::Map(key, value) => ((*key).clone(), *value, *key),
-            Type::Dyn => (Type::Dyn, Type::Dyn, Type::Dyn),
-            Type::Unknown | Type::Optional(_) | Type::Named(_) => (Type::Unknown, Type::Unknown, Type::Unknown),
+            Type::Dyn | Type::Error => Type::Dyn,
             other => {
-                let detail = format!(
-                    "expression of type '{}' cannot be range of a comprehension (must be list, map, or dynamic)",
-                    other.in_overload()
-                );
-                self.complain(&loops.iter_range, detail);
-                (Type::Unknown, Type::Unknown, Type::Unknown)
+                self.complain(id, format!("type '{}' does not support field selection", other.shown()));
+                Type::Dyn
             }
         };
-        let accumulated = self.of(&loops.accu_init);
-        let before = self.locals.len();
-        self.locals.push((&loops.accu_var, accumulated));
-        match &loops.iter_var2 {
-            Some(name) => self.locals.extend([(loops.iter_var.as_str(), first), (name.as_str(), second)]),
-            None => self.locals.push((&loops.iter_var, one)),
+        if was_optional || optional { Type::optional(result) } else { result }
+    }
+
+    fn call(&mut self, id: Id, name: &str, target: Option<Id>, args: &'a [Id]) -> Type {
+        if let ("_?._", [operand, field]) = (name, args) {
+            let Expr::Literal(Literal::String(field)) = &self.tree.nodes[*field].expr else { return Type::Error };
+            let ty = self.field(id, *operand, field, true);
+            if let Some(function) = functions::function(name) {
+                self.references[id] = Reference::Function(function, vec![&function.overloads[0]]);
+            }
+            return self.found.resolved(&ty, false);
         }
-        self.of(&loops.loop_cond);
-        let step = self.of(&loops.loop_step);
-        self.locals.truncate(before);
-        self.locals.push((&loops.accu_var, step));
-        let result = self.of(&loops.result);
-        self.locals.truncate(before);
+        for arg in args {
+            self.check(*arg);
+        }
+        let Some(target) = target else {
+            return match self.function(name) {
+                Some(function) => self.resolve(id, function, None, args),
+                None => self.undeclared(id, name),
+            };
+        };
+        // What looks like a target may be the first part of the function's name: `sets.contains(...)`.
+        let full = self.tree.qualified(target).and_then(|first| self.function(&format!("{first}.{name}")));
+        if let Some(function) = full {
+            return self.resolve(id, function, None, args);
+        }
+        self.check(target);
+        match self.function(name) {
+            Some(function) => self.resolve(id, function, Some(target), args),
+            None => self.undeclared(id, name),
+        }
+    }
+
+    fn function(&self, name: &str) -> Option<&'static Function> {
+        functions::function(name).filter(|function| self.environment.allows(function.name))
+    }
+
+    fn resolve(&mut self, id: Id, function: &'static Function, target: Option<Id>, args: &[Id]) -> Type {
+        if matches!(function.name, "_&&_" | "_||_") {
+            return self.logic(id, function, args);
+        }
+        let given: Vec<Type> = target.iter().chain(args).map(|arg| self.types[*arg].clone()).collect();
+        let mut fitting: Vec<&'static Overload> = Vec::new();
+        let mut result: Option<Type> = None;
+        for overload in function.overloads.iter().filter(|overload| overload.member == target.is_some()) {
+            if overload.args.len() != given.len() {
+                continue;
+            }
+            let base = self.found.room(overload.params);
+            let wanted: Vec<Type> = overload.args.iter().map(|ty| self.found.instance(ty, base)).collect();
+            if !self.found.assignable(given.iter().zip(&wanted)) {
+                continue;
+            }
+            fitting.push(overload);
+            let gives = self.found.resolved(&self.found.instance(&overload.result, base), false);
+            result = Some(match result {
+                Some(before) if before != Type::Dyn && before != gives => Type::Dyn,
+                Some(before) => before,
+                None => gives,
+            });
+        }
+        let Some(result) = result else {
+            let shown: Vec<_> = given.iter().map(|ty| self.found.resolved(ty, true).shown().to_string()).collect();
+            let applied = match target {
+                Some(_) => format!("{}.({})", shown[0], shown[1..].join(", ")),
+                None => format!("({})", shown.join(", ")),
+            };
+            let message = format!("found no matching overload for '{}' applied to '{applied}'", function.name);
+            return self.complain(id, message);
+        };
+        self.references[id] = Reference::Function(function, fitting);
         result
     }
 
-    /// Items of a literal are of one type.
-    fn join(&mut self, before: &mut Option<Type>, element: &'a IdedExpr) {
-        let ty = self.of(element);
-        match before {
-            None => *before = Some(ty),
-            Some(known) if known.fits(&ty) => {
-                if known.is_open() {
-                    *known = ty;
-                }
+    fn logic(&mut self, id: Id, function: &'static Function, args: &[Id]) -> Type {
+        let mut sound = true;
+        for arg in args {
+            let ty = self.types[*arg].clone();
+            if !self.found.assignable([(&ty, &Type::Bool)]) {
+                self.mismatch(*arg, &Type::Bool, &ty);
+                sound = false;
             }
-            Some(known) => {
-                let detail = format!("expected type '{}' but found '{}'", known.in_overload(), ty.in_overload());
-                self.complain(element, detail);
+        }
+        if !sound {
+            return Type::Error;
+        }
+        self.references[id] = Reference::Function(function, vec![&function.overloads[0]]);
+        Type::Bool
+    }
+
+    fn list(&mut self, items: &[(Id, bool)]) -> Type {
+        let mut joined = None;
+        for (item, optional) in items {
+            self.check(*item);
+            let ty = self.given(*item, *optional);
+            joined = Some(self.join(joined, ty));
+        }
+        Type::list(joined.unwrap_or_else(|| self.found.fresh()))
+    }
+
+    fn map(&mut self, entries: &[(Id, Id, bool)]) -> Type {
+        let (mut keys, mut values) = (None, None);
+        for (key, value, optional) in entries {
+            self.check(*key);
+            let ty = self.types[*key].clone();
+            keys = Some(self.join(keys, ty));
+            self.check(*value);
+            let ty = self.given(*value, *optional);
+            values = Some(self.join(values, ty));
+        }
+        match (keys, values) {
+            (Some(key), Some(value)) => Type::map(key, value),
+            _ => Type::map(self.found.fresh(), self.found.fresh()),
+        }
+    }
+
+    /// The type of an item, which must be optional where that is said of it.
+    fn given(&mut self, id: Id, optional: bool) -> Type {
+        let ty = self.types[id].clone();
+        if !optional {
+            return ty;
+        }
+        match ty.unwrapped() {
+            (inner, true) => inner.clone(),
+            (Type::Dyn, false) => Type::Dyn,
+            (other, false) => {
+                let other = other.clone();
+                self.mismatch(id, &Type::optional(other.clone()), &other);
+                other
             }
         }
     }
 
-    fn complain(&mut self, tree: &IdedExpr, message: String) -> Type {
-        let complaint = self.complaint(tree, message);
-        self.found.push(complaint);
-        Type::Unknown
-    }
-
-    fn complaint(&self, tree: &IdedExpr, message: String) -> Complaint {
-        let offset = self.source.offset_for(tree.id).map_or(0, |(start, _)| start as usize);
-        let before: String = self.source.source.chars().take(offset).collect();
-        let line = before.matches('\n').count() + 1;
-        let column = before.rsplit('\n').next().map_or(0, |text| text.chars().count()) + 1;
-        Complaint { line, column, message }
-    }
-}
-
-fn if_fits(fits: bool, ty: Type) -> Outcome {
-    if fits { Outcome::Gives(ty) } else { Outcome::NoOverload }
-}
-
-fn add(a: &Type, b: &Type) -> Outcome {
-    match (a, b) {
-        (Type::Unknown, _) | (_, Type::Unknown) => Outcome::Gives(Type::Unknown),
-        (Type::Dyn, other) | (other, Type::Dyn) => Outcome::Gives(match other {
-            Type::Timestamp | Type::Duration | Type::Dyn => Type::Dyn,
-            other => other.clone(),
-        }),
-        (Type::List(x), Type::List(y)) if x.fits(y) => {
-            Outcome::Gives(Type::List(if x.is_open() { y.clone() } else { x.clone() }))
+    fn join(&mut self, previous: Option<Type>, current: Type) -> Type {
+        let Some(previous) = previous else { return current };
+        if self.found.assignable([(&previous, &current)]) {
+            return more_general(&previous, &current).clone();
         }
-        (Type::Timestamp, Type::Duration) | (Type::Duration, Type::Timestamp) => Outcome::Gives(Type::Timestamp),
-        (Type::Int | Type::Uint | Type::Double | Type::String | Type::Bytes | Type::Duration, b) => {
-            if_fits(a == b, a.clone())
+        Type::Dyn
+    }
+
+    fn built(&mut self, id: Id, name: &str, fields: &[(String, Id, bool, usize)]) -> Type {
+        let Some(ty) = self.environment.built_type(name) else { return self.undeclared(id, name) };
+        for (_, value, ..) in fields {
+            self.check(*value);
         }
-        _ => Outcome::NoOverload,
+        self.references[id] = Reference::TypeName(name.to_owned());
+        ty
     }
-}
 
-fn literal(value: &LiteralValue) -> Type {
-    match value {
-        LiteralValue::Boolean(_) => Type::Bool,
-        LiteralValue::Bytes(_) => Type::Bytes,
-        LiteralValue::Double(_) => Type::Double,
-        LiteralValue::Int(_) => Type::Int,
-        LiteralValue::Null => Type::Null,
-        LiteralValue::String(_) => Type::String,
-        LiteralValue::UInt(_) => Type::Uint,
-    }
-}
-
-/// Names have few parts; longer chains of selections are about fields.
-const NAME_PARTS_MAX: usize = 4;
-
-/// The dotted name that a tree of plain selections spells.
-fn qualified(tree: &IdedExpr) -> Option<String> {
-    let (mut parts, mut at) = (Vec::new(), tree);
-    while parts.len() < NAME_PARTS_MAX {
-        match &at.expr {
-            Expr::Ident(name) => {
-                parts.push(name.as_str());
-                parts.reverse();
-                return Some(parts.join("."));
+    fn looped(&mut self, parts: &'a Loop) -> Type {
+        self.check(parts.range);
+        self.check(parts.init);
+        let range = self.found.resolved(&self.types[parts.range], false);
+        let gathered = self.types[parts.init].clone();
+        let before = self.locals.len();
+        self.locals.push((&parts.accumulator, gathered.clone()));
+        // One name stands for the items of a list or the keys of a map, two for index and item or key and value.
+        let (one, first, second) = match &range {
+            Type::List(item) => ((**item).clone(), Type::Int, (**item).clone()),
+            Type::Map(pair) => (pair.0.clone(), pair.0.clone(), pair.1.clone()),
+            Type::Dyn | Type::Error | Type::Param(_) => {
+                self.found.assignable([(&Type::Dyn, &range)]);
+                (Type::Dyn, Type::Dyn, Type::Dyn)
             }
-            Expr::Select(select) if !select.test => {
-                parts.push(&select.field);
-                at = &select.operand;
+            other => {
+                let message = format!(
+                    "expression of type '{}' cannot be range of a comprehension (must be list, map, or dynamic)",
+                    other.shown()
+                );
+                self.complain(parts.range, message);
+                (Type::Error, Type::Error, Type::Error)
             }
-            _ => return None,
+        };
+        match &parts.second {
+            Some(name) => self.locals.extend([(parts.first.as_str(), first), (name.as_str(), second)]),
+            None => self.locals.push((&parts.first, one)),
+        }
+        self.check(parts.condition);
+        self.assert(parts.condition, &Type::Bool);
+        self.check(parts.step);
+        self.assert(parts.step, &gathered);
+        self.locals.truncate(before + 1);
+        self.check(parts.result);
+        self.locals.truncate(before);
+        self.found.resolved(&self.types[parts.result], false)
+    }
+
+    fn assert(&mut self, id: Id, expected: &Type) {
+        let actual = self.types[id].clone();
+        if !self.found.assignable([(expected, &actual)]) {
+            self.mismatch(id, expected, &actual);
         }
     }
-    None
 }
 
-/// Names of types are values, too: `type(x) == int`.
-fn is_type_name(name: &str) -> bool {
-    matches!(
-        name,
-        "bool"
-            | "bytes"
-            | "double"
-            | "int"
-            | "list"
-            | "map"
-            | "null_type"
-            | "string"
-            | "type"
-            | "uint"
-            | "optional_type"
-    )
+fn type_of_literal(literal: &Literal) -> Type {
+    match literal {
+        Literal::Null => Type::Null,
+        Literal::Bool(_) => Type::Bool,
+        Literal::Int(_) => Type::Int,
+        Literal::Uint(_) => Type::Uint,
+        Literal::Double(_) => Type::Double,
+        Literal::String(_) => Type::String,
+        Literal::Bytes(_) => Type::Bytes,
+    }
+}
+
+/// Types that are no objects: what can be selected from them is not a question.
+fn is_opaque(name: &str) -> bool {
+    name.starts_with("net.")
+}
+
+fn named_type(name: &str) -> Option<Type> {
+    Some(match name {
+        "bool" => Type::Bool,
+        "bytes" => Type::Bytes,
+        "double" => Type::Double,
+        "dyn" => Type::Dyn,
+        "int" => Type::Int,
+        "list" => Type::list(Type::Dyn),
+        "map" => Type::map(Type::Dyn, Type::Dyn),
+        "null_type" => Type::Null,
+        "string" => Type::String,
+        "uint" => Type::Uint,
+        "type" => Type::Type(std::sync::Arc::new(Type::Dyn)),
+        "google.protobuf.Timestamp" => Type::Timestamp,
+        "google.protobuf.Duration" => Type::Duration,
+        "optional_type" => Type::optional(Type::Dyn),
+        "net.IP" => Type::Named("net.IP"),
+        "net.CIDR" => Type::Named("net.CIDR"),
+        _ => return None,
+    })
 }

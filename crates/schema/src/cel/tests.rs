@@ -1,11 +1,13 @@
+//! Expressions compiled and evaluated, against what cel-go answers.
+
 use super::*;
 
 fn environment() -> Environment {
     let mut environment = Environment::default();
     environment.declare("object", Type::Dyn);
     environment.declare("name", Type::String);
-    environment.declare("ports", Type::List(Box::new(Type::Int)));
-    environment.declare("spec", Type::Object("Spec".into(), vec![("replicas".into(), Type::Int)]));
+    environment.declare("ports", Type::list(Type::Int));
+    environment.declare("spec", Type::object("Spec", [("replicas".to_owned(), Type::Int)]));
     environment
 }
 
@@ -27,7 +29,7 @@ fn the_type_of_an_expression_is_found() {
         ("ports.exists_one(p, p == 1)", "bool"),
         ("object.x.y == 1", "bool"),
         ("object.x", "dyn"),
-        ("has(object.x) ? object.x : 'y'", "string"),
+        ("has(object.x) ? object.x : 'y'", "dyn"),
         ("[1, 2]", "list(int)"),
         ("{'a': 1}", "map(string, int)"),
         ("1 in ports", "bool"),
@@ -80,4 +82,56 @@ fn no_expression_breaks_the_parser() {
     ] {
         let _ = compile(&expression, &environment());
     }
+}
+
+/// The object that the answers are about.
+const OBJECT: &str = include_str!("../../facts/cel-object.json");
+/// What cel-go answers: expression, type, value, cost, estimated cost.
+const ANSWERS: &str = include_str!("../../facts/cel-answers.tsv");
+
+#[test]
+fn answers_and_costs_are_those_of_cel_go() {
+    let object: serde_json::Value = serde_json::from_str(OBJECT).expect("JSON");
+    let declared = Declared::root(&object["schema"]);
+    let mut environment = Environment::default();
+    environment.declare_schema("self", &declared);
+    environment.declare("oldSelf", declared.ty().clone());
+    let mut bindings = Bindings::default();
+    for name in ["self", "oldSelf"] {
+        bindings.bind(name, Value::under(&object["self"], &declared).expect("an object"));
+    }
+    let mut different = Vec::new();
+    for line in ANSWERS.lines().filter(|line| !line.starts_with('#')) {
+        let (expression, expected) = line.split_once('\t').expect("columns");
+        let text: String = serde_json::from_str(expression).expect("a text");
+        let answered = answer(&text, &environment, &bindings);
+        if answered != expected {
+            different.push(format!("{expression}\n  expected {expected}\n  answered {answered}"));
+        }
+    }
+    assert!(different.is_empty(), "{} differ:\n{}", different.len(), different.join("\n"));
+}
+
+fn answer(expression: &str, environment: &Environment, bindings: &Bindings<'_>) -> String {
+    let quoted = |text: &str| serde_json::Value::from(text).to_string();
+    let program = match Program::compile(expression, environment) {
+        Ok(program) => program,
+        Err(why) => {
+            return match (why.strip_prefix("compilation failed: "), why.strip_prefix("program instantiation failed: "))
+            {
+                (Some(why), _) => format!("compile\t{}\t0\t0\t0", quoted(why)),
+                (_, Some(why)) => format!("program\t{}\t0\t0\t0", quoted(why)),
+                _ => why,
+            };
+        }
+    };
+    let mut budget = Budget::full();
+    let value = match program.evaluate(bindings, &mut budget) {
+        Ok(Value::String(text)) => quoted(text.as_str()),
+        Ok(value) => value.to_string(),
+        Err(error) => format!("error {}", quoted(&error.to_string())),
+    };
+    let cost = BUDGET_COST_MAX - budget.left();
+    let Range { min, max } = program.estimate();
+    format!("{}\t{value}\t{cost}\t{min}\t{max}", program.ty().shown())
 }

@@ -1,12 +1,12 @@
 //! Types of expressions.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
-/// The type of an expression.
+/// The type of an expression. Cheap to clone.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Type {
-    /// We can't tell; fits everywhere and is never complained about.
-    Unknown,
     /// Known only when it is evaluated.
     Dyn,
     /// true or false.
@@ -28,53 +28,107 @@ pub enum Type {
     /// A span of time.
     Duration,
     /// A list of one type.
-    List(Box<Type>),
+    List(Arc<Type>),
     /// A map from one type to another.
-    Map(Box<Type>, Box<Type>),
+    Map(Arc<(Type, Type)>),
     /// A value that may be absent.
-    Optional(Box<Type>),
+    Optional(Arc<Type>),
     /// An object with these fields and no others.
-    Object(String, Vec<(String, Type)>),
+    Object(Arc<ObjectType>),
     /// A type with a name of which we know nothing else.
-    Named(String),
+    Named(&'static str),
+    /// A type as a value.
+    Type(Arc<Type>),
+    /// A type that is to be found, by its number in the expression.
+    Param(usize),
+    /// What a part that is wrong gives, so that it is complained about only once.
+    Error,
+}
+
+/// The fields of an object.
+#[derive(Debug)]
+pub struct ObjectType {
+    pub(super) name: String,
+    pub(super) fields: BTreeMap<String, Type>,
+}
+
+/// Two objects of one name are of one type.
+impl PartialEq for ObjectType {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
 }
 
 impl Type {
-    /// A type of this name.
-    pub fn named(name: &str) -> Self {
-        Self::Named(name.to_owned())
+    /// A list of these.
+    pub fn list(item: Self) -> Self {
+        Self::List(Arc::new(item))
     }
 
-    /// Whether it may turn out to be anything.
-    pub(super) fn is_open(&self) -> bool {
-        matches!(self, Self::Unknown | Self::Dyn)
+    /// A map between these.
+    pub fn map(key: Self, value: Self) -> Self {
+        Self::Map(Arc::new((key, value)))
     }
 
-    /// Whether a value of the one type may stand where the other is wanted, as far as we can tell.
-    pub(super) fn fits(&self, other: &Self) -> bool {
-        match (self, other) {
-            (a, b) if a.is_open() || b.is_open() => true,
-            (Self::List(a), Self::List(b)) | (Self::Optional(a), Self::Optional(b)) => a.fits(b),
-            (Self::Map(k, v), Self::Map(l, w)) => k.fits(l) && v.fits(w),
-            (Self::Null, other) | (other, Self::Null) => matches!(
-                other,
-                Self::Null | Self::Timestamp | Self::Duration | Self::Object(..) | Self::Named(_) | Self::Optional(_)
-            ),
-            (Self::Object(a, _), Self::Object(b, _)) => a == b,
-            (a, b) => a == b,
+    /// Such a value, or none.
+    pub fn optional(inner: Self) -> Self {
+        Self::Optional(Arc::new(inner))
+    }
+
+    /// An object with these fields.
+    pub fn object(name: &str, fields: impl IntoIterator<Item = (String, Self)>) -> Self {
+        Self::Object(Arc::new(ObjectType { name: name.to_owned(), fields: fields.into_iter().collect() }))
+    }
+
+    pub(super) fn is_dyn_or_error(&self) -> bool {
+        matches!(self, Self::Dyn | Self::Error)
+    }
+
+    /// Whether null may stand for it.
+    pub(super) fn is_nullable(&self) -> bool {
+        matches!(
+            self,
+            Self::Optional(_) | Self::Named(_) | Self::Object(_) | Self::Timestamp | Self::Duration | Self::Null
+        )
+    }
+
+    /// Whether a value of it has size 1, whatever it is.
+    pub(super) fn is_scalar(&self) -> bool {
+        match self {
+            Self::Bool | Self::Double | Self::Duration | Self::Int | Self::Timestamp | Self::Uint => true,
+            Self::Optional(inner) => inner.is_scalar(),
+            _ => false,
         }
     }
 
-    /// As messages about overloads call it, which differs for the well-known types.
-    pub(super) fn in_overload(&self) -> String {
+    /// The type without being optional, and whether it was.
+    pub(super) fn unwrapped(&self) -> (&Self, bool) {
         match self {
-            Self::Null => "null".to_owned(),
-            Self::Timestamp => "timestamp".to_owned(),
-            Self::Duration => "duration".to_owned(),
-            Self::List(item) => format!("list({})", item.in_overload()),
-            Self::Map(key, value) => format!("map({}, {})", key.in_overload(), value.in_overload()),
-            Self::Optional(inner) => format!("optional_type({})", inner.in_overload()),
-            other => other.to_string(),
+            Self::Optional(inner) => (inner, true),
+            other => (other, false),
+        }
+    }
+
+    /// As messages call it.
+    pub(super) fn shown(&self) -> Shown<'_> {
+        Shown(self)
+    }
+}
+
+/// A type in the words of messages about wrong expressions, which differ for a few from the names of the types.
+pub(super) struct Shown<'a>(&'a Type);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Type::Null => formatter.write_str("null"),
+            Type::Timestamp => formatter.write_str("timestamp"),
+            Type::Duration => formatter.write_str("duration"),
+            Type::List(item) => write!(formatter, "list({})", item.shown()),
+            Type::Map(pair) => write!(formatter, "map({}, {})", pair.0.shown(), pair.1.shown()),
+            Type::Optional(inner) => write!(formatter, "optional_type({})", inner.shown()),
+            Type::Type(inner) => write!(formatter, "type({})", inner.shown()),
+            other => write!(formatter, "{other}"),
         }
     }
 }
@@ -82,7 +136,7 @@ impl Type {
 impl fmt::Display for Type {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unknown | Self::Dyn => formatter.write_str("dyn"),
+            Self::Dyn => formatter.write_str("dyn"),
             Self::Bool => formatter.write_str("bool"),
             Self::Int => formatter.write_str("int"),
             Self::Uint => formatter.write_str("uint"),
@@ -93,9 +147,13 @@ impl fmt::Display for Type {
             Self::Timestamp => formatter.write_str("google.protobuf.Timestamp"),
             Self::Duration => formatter.write_str("google.protobuf.Duration"),
             Self::List(item) => write!(formatter, "list({item})"),
-            Self::Map(key, value) => write!(formatter, "map({key}, {value})"),
+            Self::Map(pair) => write!(formatter, "map({}, {})", pair.0, pair.1),
             Self::Optional(inner) => write!(formatter, "optional_type({inner})"),
-            Self::Object(name, _) | Self::Named(name) => formatter.write_str(name),
+            Self::Object(object) => formatter.write_str(&object.name),
+            Self::Named(name) => formatter.write_str(name),
+            Self::Type(inner) => write!(formatter, "type({inner})"),
+            Self::Param(number) => write!(formatter, "_var{number}"),
+            Self::Error => formatter.write_str("!error!"),
         }
     }
 }

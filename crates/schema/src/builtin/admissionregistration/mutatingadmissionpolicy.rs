@@ -86,14 +86,14 @@ fn validate_mutation(mutation: &Node<'_>, scope: &Scope, errs: &mut Errors) {
     match kind.as_str() {
         "" => errs.required(&kind, ""),
         "JSONPatch" => {
-            let wanted = Type::List(Box::new(Type::named("JSONPatch")));
+            let wanted = Type::list(Type::Named("JSONPatch"));
             validate_patch(&patch, wanted, "must be specified when patchType is JSONPatch", scope, errs);
             if apply.is_set() {
                 errs.invalid(&apply, "{applyConfiguration}", "must not be specified when patchType is JSONPatch");
             }
         }
         "ApplyConfiguration" => {
-            let wanted = Type::named("Object");
+            let wanted = Type::Named("Object");
             validate_patch(&apply, wanted, "must be specified when patchType is ApplyConfiguration", scope, errs);
             if patch.is_set() {
                 errs.invalid(&patch, "{jsonPatch}", "must not be specified when patchType is ApplyConfiguration");

@@ -8,7 +8,7 @@ mod conversion;
 mod definition;
 mod field_path;
 mod format;
-mod pattern;
+pub(crate) mod pattern;
 mod rule;
 mod schema;
 mod schema_default;

@@ -3,7 +3,7 @@
 use regex_syntax::ast::{self, ErrorKind, parse::Parser};
 
 /// Why a regular expression can't be compiled; None if it can.
-pub(super) fn complaint(pattern: &str) -> Option<String> {
+pub(crate) fn complaint(pattern: &str) -> Option<String> {
     let error: ast::Error = Parser::new().parse(pattern).err()?;
     let span = error.span();
     let at = pattern.get(span.start.offset..span.end.offset).unwrap_or("");

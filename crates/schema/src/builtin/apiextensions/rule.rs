@@ -1,15 +1,14 @@
 //! `x-kubernetes-validations`: rules in CEL that values must keep, compiled against the schema they stand in.
-//!
-//! What a rule may cost is not estimated.
+//! What they may cost is told from the sizes that the schema allows, and limited.
 
-use serde_json::Value;
+use std::sync::Arc;
+
 use setpoint_api::BadValue;
 
 use super::super::go_value::{self, Layout};
 use super::field_path::{Brackets, resolve};
 use super::schema::Surrounding;
-use crate::cel::{self, Environment, Type};
-use crate::edit::Edit;
+use crate::cel::{Declared, Environment, Program, Type};
 use crate::errors::Errors;
 use crate::node::Node;
 
@@ -24,38 +23,81 @@ const LAYOUT: Layout = Layout::Struct(&[
     ("OptionalOldSelf", "optionalOldSelf", Layout::Json),
 ]);
 
+/// The most that one rule may cost. As upstream.
+const RULE_COST_MAX: u64 = 10_000_000;
+/// The most that all rules of a schema may cost together. As upstream.
+const SCHEMA_COST_MAX: u64 = 100_000_000;
+/// How many of the dearest rules are told when all cost too much. As upstream.
+const DEAREST_MAX: usize = 4;
+
+/// Where rules stand.
+pub(super) struct Place<'a> {
+    pub(super) around: &'a Surrounding,
+    /// What rules see of values here; None if they can't be compiled.
+    pub(super) seen: Option<&'a Arc<Declared>>,
+}
+
+/// What all rules of a schema may cost.
+#[derive(Debug, Default)]
+pub(super) struct Costs {
+    total: u64,
+    /// Paths of rules that cost much, dearest first.
+    dearest: Vec<(String, u64)>,
+}
+
+impl Costs {
+    fn add(&mut self, at: &Node<'_>, cost: u64) {
+        self.total = self.total.saturating_add(cost);
+        if cost < SCHEMA_COST_MAX / 100 {
+            return;
+        }
+        self.dearest.push((at.path(), cost));
+        self.dearest.sort_by_key(|(_, cost)| std::cmp::Reverse(*cost));
+        self.dearest.truncate(DEAREST_MAX);
+    }
+
+    /// That all rules together don't cost too much.
+    pub(super) fn validate(&self, root: &Node<'_>, errs: &mut Errors) {
+        if self.total <= SCHEMA_COST_MAX {
+            return;
+        }
+        for (path, _) in &self.dearest {
+            let detail = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema";
+            errs.forbidden(&root.at(path.clone()), detail);
+        }
+        let what = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema";
+        errs.forbidden(root, too_dear(what, self.total, SCHEMA_COST_MAX));
+    }
+}
+
+fn too_dear(what: &str, cost: u64, limit: u64) -> String {
+    let times = cost as f64 / limit as f64;
+    let factor = match times {
+        times if times > 100.0 => "more than 100x".to_owned(),
+        times if times < 1.5 => format!("{times:.6}x"),
+        times => format!("{times:.1}x"),
+    };
+    format!(
+        "{what} exceeds budget by factor of {factor} (try simplifying the rule, or adding maxItems, maxProperties, and \
+         maxLength where arrays, maps, and strings are declared)"
+    )
+}
+
 /// The rules of one schema. They are compiled only if the schema itself is sound and its type is known.
 pub(super) fn validate_rules(
     schema: &Node<'_>,
-    here: &Surrounding,
-    ty: Option<&Type>,
-    sound: bool,
+    place: &Place<'_>,
     errs: &mut Errors,
     rule_errs: &mut Errors,
+    costs: &mut Costs,
 ) {
     let before = errs.len();
     for rule in schema.items("x-kubernetes-validations") {
         validate_texts(&rule, schema, errs);
     }
-    let Some(ty) = ty.filter(|_| sound && errs.len() == before) else { return };
+    let Some(seen) = place.seen.filter(|_| errs.len() == before) else { return };
     for rule in schema.items("x-kubernetes-validations") {
-        compile(&rule, here, ty, rule_errs);
-    }
-}
-
-/// What expressions see of a whole object: its fields, and what every object has.
-pub(super) fn root_type(schema: &Value) -> Type {
-    type_of(schema, "object", true).unwrap_or(Type::Unknown)
-}
-
-/// The type of a property.
-pub(super) fn field_type(ty: &Type, name: &str) -> Option<Type> {
-    match ty {
-        Type::Object(_, fields) => {
-            let escaped = escape(name)?;
-            fields.iter().find(|(field, _)| *field == escaped).map(|(_, ty)| ty.clone())
-        }
-        _ => None,
+        compile(&rule, place.around, seen, rule_errs, costs);
     }
 }
 
@@ -95,27 +137,39 @@ fn validate_texts(rule: &Node<'_>, schema: &Node<'_>, errs: &mut Errors) {
     }
 }
 
-fn compile(rule: &Node<'_>, here: &Surrounding, ty: &Type, errs: &mut Errors) {
+fn compile(rule: &Node<'_>, here: &Surrounding, seen: &Arc<Declared>, errs: &mut Errors, costs: &mut Costs) {
     let (text, optional) = (rule.get("rule"), rule.get("optionalOldSelf"));
     let mut environment = Environment::default();
-    environment.declare("self", ty.clone());
-    let old = if optional.as_bool() == Some(true) { Type::Optional(Box::new(ty.clone())) } else { ty.clone() };
-    environment.declare("oldSelf", old);
+    environment.declare_schema("self", seen);
+    let old = seen.ty().clone();
+    environment.declare("oldSelf", if optional.as_bool() == Some(true) { Type::optional(old) } else { old });
     let shown = || BadValue::Json(go_value::laid_out(rule.value(), &LAYOUT));
-    match cel::compile(text.as_str(), &environment) {
+    let program = match Program::compile(text.as_str(), &environment) {
         Err(detail) => return errs.invalid(&text, shown(), detail),
-        Ok(Type::Bool | Type::Unknown) => {}
+        Ok(program) if *program.ty() == Type::Bool => program,
         Ok(_) => return errs.invalid(&text, shown(), "cel expression must evaluate to a bool"),
+    };
+    let count = here.cardinality.unwrap_or_else(|| seen.cardinality_max());
+    let cost = program.estimate().max.saturating_mul(count);
+    if cost > RULE_COST_MAX {
+        errs.forbidden(&text, too_dear("estimated rule cost", cost, RULE_COST_MAX));
     }
+    costs.add(&text, cost);
     let explains = rule.get("messageExpression");
     if !explains.is_empty() {
-        match cel::compile(explains.as_str(), &environment) {
+        match Program::compile(explains.as_str(), &environment) {
             Err(detail) => errs.invalid(&explains, shown(), format!("messageExpression {detail}")),
-            Ok(Type::String | Type::Unknown) => {}
+            Ok(explanation) if *explanation.ty() == Type::String => {
+                let cost = explanation.estimate().max;
+                if cost > RULE_COST_MAX {
+                    errs.forbidden(&explains, too_dear("estimated messageExpression cost", cost, RULE_COST_MAX));
+                }
+                costs.add(&explains, cost);
+            }
             Ok(_) => errs.invalid(&explains, shown(), "messageExpression must evaluate to a string"),
         }
     }
-    if cel::mentions(text.as_str(), "oldSelf") {
+    if program.uses("oldSelf") {
         if let Some(around) = &here.uncorrelated {
             let detail = format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {around}");
             errs.invalid_here(&text, detail);
@@ -123,91 +177,4 @@ fn compile(rule: &Node<'_>, here: &Surrounding, ty: &Type, errs: &mut Errors) {
     } else if optional.is_set() {
         errs.invalid_here(&optional, "may not be set if oldSelf is not used in rule");
     }
-}
-
-/// The type of values under a schema; None for values that rules can't see.
-fn type_of(schema: &Value, name: &str, is_object: bool) -> Option<Type> {
-    if schema.flag("x-kubernetes-int-or-string") {
-        return Some(Type::Dyn);
-    }
-    match schema.text("type") {
-        "array" => Some(Type::List(Box::new(type_of(&schema["items"], &format!("{name}.@idx"), false)?))),
-        "object" => match schema.get("additionalProperties").filter(|inner| inner.is_object()) {
-            Some(inner) => {
-                let value = type_of(inner, &format!("{name}.@elem"), false)?;
-                Some(Type::Map(Box::new(Type::String), Box::new(value)))
-            }
-            None => Some(object_type(schema, name, is_object || schema.flag("x-kubernetes-embedded-resource"))),
-        },
-        "string" => Some(match schema.text("format") {
-            "byte" => Type::Bytes,
-            "duration" => Type::Duration,
-            "date" | "date-time" => Type::Timestamp,
-            _ => Type::String,
-        }),
-        "boolean" => Some(Type::Bool),
-        "number" => Some(Type::Double),
-        "integer" => Some(Type::Int),
-        _ => None,
-    }
-}
-
-fn object_type(schema: &Value, name: &str, has_metadata: bool) -> Type {
-    let mut fields = Vec::new();
-    for (field, inner) in schema["properties"].as_object().into_iter().flatten() {
-        let inside = format!("{name}.{field}");
-        if has_metadata && field == "metadata" {
-            continue;
-        }
-        if let (Some(escaped), Some(ty)) = (escape(field), type_of(inner, &inside, false)) {
-            fields.push((escaped, ty));
-        }
-    }
-    if has_metadata {
-        let names = ["name", "generateName"].map(|field| (field.to_owned(), Type::String)).to_vec();
-        fields.push(("metadata".to_owned(), Type::Object(format!("{name}.metadata"), names)));
-        for field in ["apiVersion", "kind"] {
-            if !fields.iter().any(|(known, _)| known == field) {
-                fields.push((field.to_owned(), Type::String));
-            }
-        }
-    }
-    Type::Object(name.to_owned(), fields)
-}
-
-/// The name of a field as expressions write it; None if they can't.
-fn escape(name: &str) -> Option<String> {
-    const RESERVED: &[&str] = &[
-        "true",
-        "false",
-        "null",
-        "in",
-        "as",
-        "break",
-        "const",
-        "continue",
-        "else",
-        "for",
-        "function",
-        "if",
-        "import",
-        "let",
-        "loop",
-        "package",
-        "namespace",
-        "return",
-        "var",
-        "void",
-        "while",
-    ];
-    if RESERVED.contains(&name) {
-        return Some(format!("__{name}__"));
-    }
-    let first = name.bytes().next()?;
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-/".contains(&byte);
-    if !(first.is_ascii_alphabetic() || first == b'_') || !name.bytes().all(allowed) {
-        return None;
-    }
-    let escaped = name.replace("__", "__underscores__").replace('.', "__dot__");
-    Some(escaped.replace('-', "__dash__").replace('/', "__slash__"))
 }

@@ -1,11 +1,13 @@
 //! The rules for the schema of a version.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 use setpoint_api::BadValue;
 
-use super::rule::validate_rules;
+use super::rule::{Costs, Place, validate_rules};
 use super::{schema_default, structural};
-use crate::cel::Type;
+use crate::cel::Declared;
 use crate::edit::Edit;
 use crate::errors::Errors;
 use crate::internal_form;
@@ -66,10 +68,11 @@ pub(super) fn validate_schema(holder: &Node<'_>, has_status: bool, errs: &mut Er
         errs.extend(found);
     }
     let mut walk = Walk::default();
-    let ty = sound.then(|| super::rule::root_type(root.json()));
-    walk.schema(&root, &Surrounding::root(), ty.as_ref());
+    let seen = (sound && has_rules(root.json())).then(|| Declared::root(root.json()));
+    walk.schema(&root, &Surrounding::root(), seen.as_ref());
     errs.extend(walk.schema.into_vec());
     errs.extend(walk.rules.into_vec());
+    walk.costs.validate(&root, errs);
     if let Some(obstacle) = obstacle.filter(|_| errs.len() == before) {
         errs.invalid(&root, "", obstacle);
     }
@@ -78,6 +81,11 @@ pub(super) fn validate_schema(holder: &Node<'_>, has_status: bool, errs: &mut Er
 /// Whether a schema has a default anywhere.
 pub(super) fn has_default(schema: &Value) -> bool {
     schema.has("default") || children(schema).any(has_default)
+}
+
+/// Whether a schema has a rule anywhere.
+fn has_rules(schema: &Value) -> bool {
+    schema.has("x-kubernetes-validations") || children(schema).any(has_rules)
 }
 
 /// All schemas directly inside a schema.
@@ -117,15 +125,29 @@ pub(super) struct Surrounding {
     inside_metadata: bool,
     /// The place around this one whose old and new parts can't be told to be the same.
     pub(super) uncorrelated: Option<String>,
+    /// How often values of this schema may be in one object, if the schemas around it tell.
+    pub(super) cardinality: Option<u64>,
 }
 
 impl Surrounding {
     fn root() -> Self {
-        Self { is_root: true, no_defaults: None, inside_metadata: false, uncorrelated: None }
+        Self { is_root: true, no_defaults: None, inside_metadata: false, uncorrelated: None, cardinality: Some(1) }
     }
 
     fn inside(&self) -> Self {
         Self { is_root: false, ..self.clone() }
+    }
+
+    /// Inside a schema whose values may hold many.
+    fn inside_of(&self, schema: &Value) -> Self {
+        let limit = |field: &str| schema.get(field).and_then(Value::as_i64).map(|most| most.max(0).unsigned_abs());
+        let factor = match schema.text("type") {
+            "object" if schema.has("additionalProperties") => limit("maxProperties"),
+            "array" => limit("maxItems"),
+            _ => Some(1),
+        };
+        let cardinality = self.cardinality.zip(factor).map(|(own, factor)| own.saturating_mul(factor));
+        Self { cardinality, ..self.inside() }
     }
 }
 
@@ -134,15 +156,16 @@ impl Surrounding {
 struct Walk {
     schema: Errors,
     rules: Errors,
+    costs: Costs,
 }
 
 impl Walk {
-    /// `ty` is the type of values here, where rules can be compiled.
-    fn schema(&mut self, schema: &Node<'_>, here: &Surrounding, ty: Option<&Type>) {
+    /// `seen` is what rules see of values here, where they can be compiled.
+    fn schema(&mut self, schema: &Node<'_>, here: &Surrounding, seen: Option<&Arc<Declared>>) {
         let before = self.schema.len();
         validate_keywords(schema, here, &mut self.schema);
-        self.additional(schema, here, ty);
-        self.properties(schema, here, ty);
+        self.additional(schema, here, seen);
+        self.properties(schema, here, seen);
         let inside = here.inside();
         let not = schema.get("not");
         if not.is_set() {
@@ -152,16 +175,17 @@ impl Walk {
             schema.items(field).for_each(|inner| self.schema(&inner, &inside, None));
         }
         schema.entries("definitions").for_each(|(_, inner)| self.schema(&inner, &inside, None));
-        self.items(schema, &inside, ty);
+        self.items(schema, here, seen);
         for (_, inner) in schema.entries("dependencies").filter(|(_, inner)| inner.json().is_object()) {
             self.schema(&inner, &inside, None);
         }
         validate_extensions(schema, &mut self.schema);
         let sound = self.schema.len() == before;
-        validate_rules(schema, here, ty, sound, &mut self.schema, &mut self.rules);
+        let place = Place { around: here, seen: seen.filter(|seen| sound && seen.is_visible()) };
+        validate_rules(schema, &place, &mut self.schema, &mut self.rules, &mut self.costs);
     }
 
-    fn additional(&mut self, schema: &Node<'_>, here: &Surrounding, ty: Option<&Type>) {
+    fn additional(&mut self, schema: &Node<'_>, here: &Surrounding, seen: Option<&Arc<Declared>>) {
         let additional = schema.get("additionalProperties");
         if !additional.is_set() {
             return;
@@ -170,22 +194,18 @@ impl Walk {
             self.schema.forbidden(&additional, "additionalProperties and properties are mutual exclusive");
         }
         if additional.json().is_object() {
-            let mut inside = here.inside();
+            let mut inside = here.inside_of(schema.json());
             if here.inside_metadata {
                 inside.no_defaults = Some("inside additionalProperties applying to object metadata".to_owned());
             }
-            let value = ty.and_then(|ty| match ty {
-                Type::Map(_, value) => Some((**value).clone()),
-                _ => None,
-            });
-            self.schema(&additional, &inside, value.as_ref());
+            self.schema(&additional, &inside, seen.and_then(|seen| seen.items()));
         }
     }
 
-    fn properties(&mut self, schema: &Node<'_>, here: &Surrounding, ty: Option<&Type>) {
+    fn properties(&mut self, schema: &Node<'_>, here: &Surrounding, seen: Option<&Arc<Declared>>) {
         let root = here.is_root || schema.json().flag("x-kubernetes-embedded-resource");
         for (name, property) in schema.entries("properties") {
-            let mut inside = here.inside();
+            let mut inside = here.inside_of(schema.json());
             if schema.str("x-kubernetes-map-type") == "atomic" {
                 inside.uncorrelated.get_or_insert_with(|| schema.path());
             }
@@ -195,23 +215,18 @@ impl Walk {
                     inside.no_defaults = Some(format!("in top-level {name}"));
                 }
             }
-            let own = ty.and_then(|ty| super::rule::field_type(ty, name));
-            self.schema(&property, &inside, own.as_ref());
+            self.schema(&property, &inside, seen.and_then(|seen| seen.property(name)));
         }
     }
 
-    fn items(&mut self, schema: &Node<'_>, inside: &Surrounding, ty: Option<&Type>) {
+    fn items(&mut self, schema: &Node<'_>, here: &Surrounding, seen: Option<&Arc<Declared>>) {
         let items = schema.get("items");
-        let mut inside = inside.clone();
+        let mut inside = here.inside_of(schema.json());
         if schema.str("x-kubernetes-list-type") != "map" {
             inside.uncorrelated.get_or_insert_with(|| schema.path());
         }
-        let item = ty.and_then(|ty| match ty {
-            Type::List(item) => Some((**item).clone()),
-            _ => None,
-        });
         match items.json() {
-            Value::Object(_) => self.schema(&items, &inside, item.as_ref()),
+            Value::Object(_) => self.schema(&items, &inside, seen.and_then(|seen| seen.items())),
             Value::Array(_) => items.into_items().for_each(|one| self.schema(&one, &inside, None)),
             _ => {}
         }

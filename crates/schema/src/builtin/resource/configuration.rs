@@ -52,22 +52,22 @@ fn validate_expression(at: &Node<'_>, errs: &mut Errors) {
     }
     match cel::compile(at.as_str(), &device_environment()) {
         Err(detail) => errs.invalid(at, at.as_str(), detail),
-        Ok(Type::Bool | Type::Unknown) => {}
+        Ok(Type::Bool) => {}
         Ok(other) => errs.invalid(at, at.as_str(), format!("must evaluate to bool or the unknown type, not {other}")),
     }
 }
 
 /// What an expression sees of a device.
 fn device_environment() -> Environment {
-    let map = |value: Type| Type::Map(Box::new(Type::String), Box::new(value));
+    let map = |value: Type| Type::map(Type::String, value);
     let fields = [
         ("driver", Type::String),
         ("allowMultipleAllocations", Type::Bool),
-        ("attributes", map(map(Type::Unknown))),
-        ("capacity", map(map(Type::named("kubernetes.Quantity")))),
+        ("attributes", map(map(Type::Dyn))),
+        ("capacity", map(map(Type::Named("kubernetes.Quantity")))),
     ];
     let fields = fields.map(|(name, ty)| (name.to_owned(), ty)).to_vec();
     let mut environment = Environment::default();
-    environment.declare("device", Type::Object("kubernetes.DRADevice".into(), fields));
+    environment.declare("device", Type::object("kubernetes.DRADevice", fields));
     environment
 }

@@ -1,0 +1,61 @@
+//! What is wrong with expressions, in cel-go's words.
+
+use cel::parser::Parser;
+
+use super::Complaint;
+use super::parse::{DEPTH_MAX, Refusal};
+
+/// The generated parser needs much stack per level of nesting, so it gets a stack of its own. Enough for the longest
+/// chain of operators that an expression may have; only what is used is ever touched.
+const STACK_BYTES: usize = 128 * 1024 * 1024;
+
+/// Why an expression could not be read.
+pub(super) fn words(expression: &str, refusal: Refusal) -> String {
+    match refusal {
+        Refusal::Depth => format!("ERROR: <input>:-1:0: expression recursion limit exceeded: {DEPTH_MAX}"),
+        Refusal::Macro(offset, message) => shown(expression, vec![Complaint { offset, message }]),
+        Refusal::Syntax => {
+            let found = stacker::grow(STACK_BYTES, || complaints(expression));
+            match found.is_empty() {
+                true => shown(expression, vec![Complaint { offset: 0, message: "Syntax error".to_owned() }]),
+                false => placed(expression, found),
+            }
+        }
+    }
+}
+
+/// Complaints in the order of their places, each with its line and a pointer below.
+pub(super) fn shown(expression: &str, complaints: Vec<Complaint>) -> String {
+    let places = complaints.into_iter().map(|complaint| {
+        let before = expression.get(..complaint.offset).unwrap_or(expression);
+        let line = before.matches('\n').count() + 1;
+        let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
+        (line, column, complaint.message)
+    });
+    placed(expression, places.collect())
+}
+
+fn placed(expression: &str, mut complaints: Vec<(usize, usize, String)>) -> String {
+    complaints.sort_by_key(|(line, column, _)| (*line, *column));
+    let shown = complaints.into_iter().map(|(line, column, message)| {
+        let text = expression.split('\n').nth(line - 1).unwrap_or("");
+        format!("ERROR: <input>:{line}:{column}: {message}\n | {text}\n | {}^", ".".repeat(column - 1))
+    });
+    shown.collect::<Vec<_>>().join("\n")
+}
+
+/// Line, column (both from 1) and message of all that the generated parser complains about.
+fn complaints(expression: &str) -> Vec<(usize, usize, String)> {
+    let place = |at: isize| usize::try_from(at).unwrap_or(0).max(1);
+    match Parser::new().enable_optional_syntax(true).parse(expression) {
+        Ok(_) => Vec::new(),
+        Err(errors) => errors
+            .errors
+            .into_iter()
+            .map(|error| match error.msg.contains("Recursion limit") {
+                true => (1, 1, format!("expression recursion limit exceeded: {DEPTH_MAX}")),
+                false => (place(error.pos.0), place(error.pos.1), error.msg),
+            })
+            .collect(),
+    }
+}

@@ -1,0 +1,405 @@
+//! Values of expressions. What comes from an object is borrowed from its JSON and read as its schema says, when it is asked for.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use serde_json::Value as Json;
+use setpoint_api::Quantity;
+
+use super::EvalError;
+use super::declared::{ANY, Declared, Kind, Order};
+use super::escape::unescape;
+use super::semver::Semver;
+use super::time::Instant;
+use super::url::Url;
+
+type Evaluated<T> = Result<T, EvalError>;
+
+/// A value of an expression.
+#[derive(Debug, Clone)]
+pub enum Value<'a> {
+    /// Nothing.
+    Null,
+    /// true or false.
+    Bool(bool),
+    /// A whole number.
+    Int(i64),
+    /// A whole number that is not negative.
+    Uint(u64),
+    /// A floating-point number.
+    Double(f64),
+    /// A text.
+    String(Text<'a>),
+    /// Bytes.
+    Bytes(Arc<[u8]>),
+    /// A list.
+    List(List<'a>),
+    /// A map, or an object of a schema.
+    Map(Map<'a>),
+    /// A point in time.
+    Timestamp(Instant),
+    /// A span of time, in nanoseconds.
+    Duration(i64),
+    /// A type.
+    Type(Arc<str>),
+    /// A value or none.
+    Optional(Option<Arc<Value<'a>>>),
+    /// A value of one of the types that Kubernetes adds.
+    Special(Arc<Special>),
+    /// Data that was kept without being known.
+    Preserved(&'a Json),
+}
+
+/// A text, of the object or made while evaluating.
+#[derive(Debug, Clone)]
+pub enum Text<'a> {
+    /// Of the object or the expression.
+    Borrowed(&'a str),
+    /// Made while evaluating.
+    Shared(Arc<str>),
+}
+
+/// A list, of the object or made while evaluating.
+#[derive(Debug, Clone)]
+pub enum List<'a> {
+    /// Of the object, under the schema of the list.
+    Json(&'a [Json], &'a Declared),
+    /// Made while evaluating; the schema is that of the list that it was made from, if it says that order doesn't matter.
+    Items(Arc<Vec<Value<'a>>>, Option<&'a Declared>),
+}
+
+/// A map, of the object or made while evaluating.
+#[derive(Debug, Clone)]
+pub enum Map<'a> {
+    /// Of the object, under its schema.
+    Json(&'a serde_json::Map<String, Json>, &'a Declared),
+    /// Made while evaluating; each key is there once.
+    Entries(Arc<Vec<(Value<'a>, Value<'a>)>>),
+}
+
+/// Values of the types that Kubernetes adds.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Special {
+    /// An amount.
+    Quantity(Quantity),
+    /// An address.
+    Ip(IpAddr),
+    /// An address and how many of its bits count.
+    Cidr(IpAddr, u8),
+    /// A location.
+    Url(Url),
+    /// A version.
+    Semver(Semver),
+    /// A format by its name.
+    Format(&'static str),
+}
+
+impl<'a> Value<'a> {
+    /// A text made while evaluating.
+    pub fn text(text: impl Into<Arc<str>>) -> Self {
+        Self::String(Text::Shared(text.into()))
+    }
+
+    /// A list made while evaluating.
+    pub fn list(items: Vec<Value<'a>>) -> Self {
+        Self::List(List::Items(Arc::new(items), None))
+    }
+
+    pub(super) fn special(special: Special) -> Self {
+        Self::Special(Arc::new(special))
+    }
+
+    pub(super) fn some(value: Value<'a>) -> Self {
+        Self::Optional(Some(Arc::new(value)))
+    }
+
+    /// JSON of which nothing is known beforehand.
+    pub fn from_json(json: &'a Json) -> Evaluated<Self> {
+        Self::under(json, &ANY)
+    }
+
+    /// JSON as its schema says it is to be read.
+    pub fn under(json: &'a Json, declared: &'a Declared) -> Evaluated<Self> {
+        let wrong = |what: &str| Err(EvalError::failed(format!("invalid data, expected {what}")));
+        match (&declared.kind, json) {
+            (Kind::Any, _) => Ok(Self::plain(json)),
+            (_, Json::Null) if declared.nullable => Ok(Self::Null),
+            (_, Json::Null) => Err(EvalError::failed("invalid data, got null for schema with nullable=false")),
+            (Kind::String, Json::String(text)) => Ok(Self::String(Text::Borrowed(text))),
+            (Kind::Bool, Json::Bool(value)) => Ok(Self::Bool(*value)),
+            (Kind::Int, Json::Number(number)) => match number.as_i64() {
+                Some(number) => Ok(Self::Int(number)),
+                None => wrong("int, got float64"),
+            },
+            (Kind::Double, Json::Number(number)) => Ok(Self::Double(number.as_f64().unwrap_or(f64::NAN))),
+            (Kind::Object { .. } | Kind::Map { .. }, Json::Object(map)) => Ok(Self::Map(Map::Json(map, declared))),
+            (Kind::List { .. }, Json::Array(items)) => Ok(Self::List(List::Json(items, declared))),
+            (Kind::IntOrString, Json::String(text)) => Ok(Self::String(Text::Borrowed(text))),
+            (Kind::IntOrString, Json::Number(number)) if number.is_i64() => {
+                Ok(Self::Int(number.as_i64().unwrap_or_default()))
+            }
+            (Kind::Preserved, _) => Ok(Self::Preserved(json)),
+            (Kind::Bytes | Kind::Duration | Kind::Date | Kind::DateTime, Json::String(text)) => {
+                Self::formatted(text, &declared.kind)
+            }
+            (Kind::IntOrString, _) => wrong("XIntOrString value to be either a string or integer"),
+            (Kind::Object { .. } | Kind::Map { .. }, _) => wrong("a map for the provided schema with type=object"),
+            (Kind::List { .. }, _) => wrong("an array for the provided schema with type=array"),
+            (Kind::Bool, other) => wrong(&format!("bool, got {}", go_type(other))),
+            (Kind::Int, other) => wrong(&format!("int, got {}", go_type(other))),
+            (Kind::Double, other) => wrong(&format!("float, got {}", go_type(other))),
+            (_, other) => wrong(&format!("string, got {}", go_type(other))),
+        }
+    }
+
+    fn plain(json: &'a Json) -> Self {
+        match json {
+            Json::Null => Self::Null,
+            Json::Bool(value) => Self::Bool(*value),
+            Json::Number(number) => match number.as_i64() {
+                Some(number) => Self::Int(number),
+                None => Self::Double(number.as_f64().unwrap_or(f64::NAN)),
+            },
+            Json::String(text) => Self::String(Text::Borrowed(text)),
+            Json::Array(items) => Self::List(List::Json(items, &ANY)),
+            Json::Object(map) => Self::Map(Map::Json(map, &ANY)),
+        }
+    }
+
+    fn formatted(text: &str, kind: &Kind) -> Evaluated<Self> {
+        match kind {
+            Kind::Bytes => super::base64::decode(text)
+                .map(|bytes| Self::Bytes(bytes.into()))
+                .ok_or_else(|| EvalError::failed(format!("Invalid byte formatted string {text}: illegal base64 data"))),
+            Kind::Duration => super::time::schema_duration(text).map(Self::Duration).ok_or_else(|| {
+                EvalError::failed(format!("Invalid duration {text}: unable to parse {text} as duration"))
+            }),
+            Kind::Date => Instant::parse_date(text)
+                .map(Self::Timestamp)
+                .ok_or_else(|| EvalError::failed(format!("Invalid date formatted string {text}"))),
+            _ => Instant::parse_lenient(text)
+                .map(Self::Timestamp)
+                .ok_or_else(|| EvalError::failed(format!("Invalid date-time formatted string {text}"))),
+        }
+    }
+
+    /// The name of its type.
+    pub fn type_name(&self) -> &'static str {
+        match self {
+            Self::Null => "null_type",
+            Self::Bool(_) => "bool",
+            Self::Int(_) => "int",
+            Self::Uint(_) => "uint",
+            Self::Double(_) => "double",
+            Self::String(_) => "string",
+            Self::Bytes(_) => "bytes",
+            Self::List(_) => "list",
+            Self::Map(_) => "map",
+            Self::Timestamp(_) => "google.protobuf.Timestamp",
+            Self::Duration(_) => "google.protobuf.Duration",
+            Self::Type(_) => "type",
+            Self::Optional(_) => "optional_type",
+            Self::Preserved(_) => "unknown",
+            Self::Special(special) => match &**special {
+                Special::Quantity(_) => "kubernetes.Quantity",
+                Special::Ip(_) => "net.IP",
+                Special::Cidr(..) => "net.CIDR",
+                Special::Url(_) => "kubernetes.URL",
+                Special::Semver(_) => "kubernetes.Semver",
+                Special::Format(_) => "kubernetes.NamedFormat",
+            },
+        }
+    }
+
+    /// Its text, if it is one.
+    pub fn as_str(&self) -> Option<&str> {
+        match self {
+            Self::String(text) => Some(text.as_str()),
+            _ => None,
+        }
+    }
+
+    /// true or false, if it is one.
+    pub fn as_bool(&self) -> Option<bool> {
+        match self {
+            Self::Bool(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// The number of its characters, bytes, items or entries; 1 for all else.
+    pub(super) fn size(&self) -> u64 {
+        match self {
+            Self::String(text) => text.as_str().chars().count() as u64,
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::List(list) => list.len() as u64,
+            Self::Map(map) => map.len() as u64,
+            Self::Optional(Some(inner)) => inner.size(),
+            Self::Special(special) => match &**special {
+                Special::Ip(ip) => address_bytes(ip),
+                Special::Cidr(ip, bits) => {
+                    let _ = ip;
+                    u64::from(bits.div_ceil(8))
+                }
+                _ => 1,
+            },
+            _ => 1,
+        }
+    }
+}
+
+fn address_bytes(ip: &IpAddr) -> u64 {
+    if ip.is_ipv4() { 4 } else { 16 }
+}
+
+/// What Go calls the type of a value that was read from JSON.
+fn go_type(json: &Json) -> &'static str {
+    match json {
+        Json::Null => "<nil>",
+        Json::Bool(_) => "bool",
+        Json::Number(number) if number.is_i64() => "int64",
+        Json::Number(_) => "float64",
+        Json::String(_) => "string",
+        Json::Array(_) => "[]interface {}",
+        Json::Object(_) => "map[string]interface {}",
+    }
+}
+
+impl Text<'_> {
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Borrowed(text) => text,
+            Self::Shared(text) => text,
+        }
+    }
+}
+
+impl<'a> List<'a> {
+    /// How many items it has.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Json(items, _) => items.len(),
+            Self::Items(items, _) => items.len(),
+        }
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The item at a place that is there.
+    pub fn get(&self, place: usize) -> Evaluated<Value<'a>> {
+        match self {
+            Self::Json(items, declared) => {
+                let item =
+                    items.get(place).ok_or_else(|| EvalError::failed(format!("index out of bounds: {place}")))?;
+                Value::under(item, declared.items().map_or(&ANY, |items| items))
+            }
+            Self::Items(items, _) => {
+                items.get(place).cloned().ok_or_else(|| EvalError::failed(format!("index out of bounds: {place}")))
+            }
+        }
+    }
+
+    /// All items.
+    pub fn items(&self) -> Evaluated<Vec<Value<'a>>> {
+        (0..self.len()).map(|place| self.get(place)).collect()
+    }
+
+    /// The schema that says that order doesn't matter.
+    pub(super) fn unordered(&self) -> Option<&'a Declared> {
+        let declared = match self {
+            Self::Json(_, declared) => *declared,
+            Self::Items(_, declared) => (*declared)?,
+        };
+        match &declared.kind {
+            Kind::List { order: Order::Set | Order::Map(_), .. } => Some(declared),
+            _ => None,
+        }
+    }
+
+    /// Whether it comes from the object, which is compared more strictly.
+    pub(super) fn is_of_object(&self) -> bool {
+        matches!(self, Self::Json(..) | Self::Items(_, Some(_)))
+    }
+}
+
+impl<'a> Map<'a> {
+    /// How many entries it has.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Json(map, _) => map.len(),
+            Self::Entries(entries) => entries.len(),
+        }
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The value of a key, if it is there.
+    pub fn find(&self, key: &Value<'_>) -> Evaluated<Option<Value<'a>>> {
+        match self {
+            Self::Json(_, declared) => match key.as_str() {
+                Some(key) => self.find_text(key),
+                None if matches!(declared.kind, Kind::Any) => Ok(None),
+                None => Err(EvalError::no_such_overload()),
+            },
+            Self::Entries(entries) => Ok(entries
+                .iter()
+                .find(|(known, _)| super::equality::same_key(known, key))
+                .map(|(_, value)| value.clone())),
+        }
+    }
+
+    /// The value of a text as key, if it is there. A null is no property.
+    pub fn find_text(&self, key: &str) -> Evaluated<Option<Value<'a>>> {
+        match self {
+            Self::Json(map, declared) => {
+                let (json, inner): (_, &'a Declared) = match &declared.kind {
+                    Kind::Object { properties } => {
+                        let Some(name) = unescape(key) else { return Ok(None) };
+                        match (map.get(&*name), properties.get(&*name)) {
+                            (None | Some(Json::Null), _) | (_, None) => return Ok(None),
+                            (Some(json), Some(inner)) => (json, inner),
+                        }
+                    }
+                    Kind::Map { values } => match map.get(key) {
+                        Some(json) => (json, values),
+                        None => return Ok(None),
+                    },
+                    _ => match map.get(key) {
+                        Some(json) => (json, &ANY),
+                        None => return Ok(None),
+                    },
+                };
+                Value::under(json, inner).map(Some)
+            }
+            Self::Entries(entries) => {
+                Ok(entries.iter().find(|(known, _)| known.as_str() == Some(key)).map(|(_, value)| value.clone()))
+            }
+        }
+    }
+
+    /// All keys, as expressions write them.
+    pub fn keys(&self) -> Vec<Value<'a>> {
+        match self {
+            Self::Json(map, declared) => {
+                let Kind::Object { properties } = &declared.kind else {
+                    return map.keys().map(|key| Value::String(Text::Borrowed(key))).collect();
+                };
+                let known = map.keys().filter(|key| properties.contains_key(*key));
+                known
+                    .map(|key| match super::escape::escape(key) {
+                        Some(escaped) if escaped != *key => Value::text(escaped),
+                        _ => Value::String(Text::Borrowed(key)),
+                    })
+                    .collect()
+            }
+            Self::Entries(entries) => entries.iter().map(|(key, _)| key.clone()).collect(),
+        }
+    }
+}
