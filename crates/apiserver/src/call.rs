@@ -49,7 +49,7 @@ impl<'a> Call<'a> {
         let user = behaviour::User {
             name: self.user.name.clone(),
             uid: self.user.uid.clone(),
-            groups: self.user.groups.clone(),
+            groups: self.user.all_groups(),
             extra: self.user.extra.iter().map(|(key, values)| (key.clone(), values.clone())).collect(),
         };
         Context { now: self.server.clock.seconds(), user, dry_run }

@@ -26,6 +26,8 @@ mod openapi;
 pub mod body;
 pub mod clock;
 #[cfg(test)]
+mod every_kind;
+#[cfg(test)]
 mod hostile;
 pub mod metrics;
 mod ownership;

@@ -15,9 +15,6 @@ use crate::{tokens, verbs};
 /// Who may do everything.
 const MASTERS: &str = "system:masters";
 
-/// Everyone whose credentials were accepted.
-const AUTHENTICATED: &str = "system:authenticated";
-
 /// Whether objects of a kind are answered instead of stored.
 pub(crate) fn is_review(kind: &Kind) -> bool {
     kind.verbs.iter().all(|verb| verb == "create")
@@ -74,11 +71,7 @@ fn is_master(call: &Call<'_>) -> bool {
 
 fn user_info(call: &Call<'_>) -> Value {
     let user = call.user;
-    let mut groups = user.groups.clone();
-    if !groups.iter().any(|group| group == AUTHENTICATED) {
-        groups.push(AUTHENTICATED.to_owned());
-    }
-    let mut info = json!({"username": user.name, "groups": groups});
+    let mut info = json!({"username": user.name, "groups": user.all_groups()});
     if !user.uid.is_empty() {
         info.set("uid", &*user.uid);
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub struct User {
     /// The name, such as `kubernetes-admin` or `system:serviceaccount:default:builder`.
     pub name: String,
-    /// The groups that the credentials name. `system:authenticated` is not among them: that is the handlers' to add.
+    /// The groups that the credentials name. `system:authenticated` need not be among them.
     pub groups: Vec<String>,
     /// Tells users of the same name at different times apart; empty where the credentials have none.
     pub uid: String,
@@ -20,6 +20,16 @@ pub struct User {
 }
 
 impl User {
+    /// All groups that the user is in: those that the credentials name, and everyone whose credentials were accepted.
+    pub(crate) fn all_groups(&self) -> Vec<String> {
+        const AUTHENTICATED: &str = "system:authenticated";
+        let mut groups = self.groups.clone();
+        if !groups.iter().any(|group| group == AUTHENTICATED) {
+            groups.push(AUTHENTICATED.to_owned());
+        }
+        groups
+    }
+
     /// The user in a request's extensions.
     pub fn of(extensions: &http::Extensions) -> Option<&User> {
         extensions.get::<Arc<User>>().map(|user| &**user)
