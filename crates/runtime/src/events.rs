@@ -113,7 +113,8 @@ impl Recorder {
         let object = regarding.name.as_deref().unwrap_or_default();
         let namespace = regarding.namespace.clone().filter(|namespace| !namespace.is_empty());
         let mut note = happening.note;
-        note.truncate(note.floor_char_boundary(NOTE_BYTES_MAX));
+        let end = (0..=note.len().min(NOTE_BYTES_MAX)).rev().find(|&at| note.is_char_boundary(at)).unwrap_or_default();
+        note.truncate(end);
         Event {
             metadata: ObjectMeta {
                 name: Some(format!("{object}.{:x}", self.number())),

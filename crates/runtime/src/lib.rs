@@ -23,6 +23,7 @@ mod key;
 pub mod manager;
 pub mod metrics;
 pub mod owners;
+pub mod probes;
 pub mod queue;
 pub mod retry;
 pub mod slow_start;

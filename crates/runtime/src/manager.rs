@@ -11,6 +11,7 @@ mod error;
 mod parts;
 mod runnable;
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -28,6 +29,7 @@ pub use runnable::{Lifecycle, RunError, Runnable};
 
 use crate::cache::Informers;
 use crate::clock::{Chance, Clock};
+use crate::controller::{Controller, ControllerHandle};
 use crate::election::{ElectionConfig, Elector, Ended, Fence};
 use crate::metrics::Metrics;
 
@@ -72,6 +74,7 @@ struct Shared {
     elector: Mutex<Option<Elector>>,
     leading: watch::Sender<bool>,
     running: Mutex<bool>,
+    controllers: Mutex<BTreeMap<String, ControllerHandle>>,
     options: ManagerOptions,
     client: Client,
     informers: Informers,
@@ -102,6 +105,7 @@ impl Manager {
             parts: Mutex::default(),
             changed: Notify::new(),
             running: Mutex::new(false),
+            controllers: Mutex::default(),
             client: fenced,
             health: Checks::new("healthz"),
             ready: Checks::new("readyz"),
@@ -165,6 +169,22 @@ impl Manager {
         self.add_part(Box::new(part), after, false)
     }
 
+    /// Adds a controller that starts when those named are ready. Its figures and traces are shown with the manager's.
+    pub fn add_controller(&self, after: &[&str], controller: Controller) -> Result<(), ManagerError> {
+        let handle = controller.handle();
+        let (name, read) = (handle.name().to_owned(), handle.clone());
+        self.add_part(Box::new(controller), after, false)?;
+        self.0.metrics.controller(&name, move || (read.stats(), read.queue().stats()));
+        self.0.controllers.lock().unwrap_or_else(PoisonError::into_inner).insert(name, handle);
+        Ok(())
+    }
+
+    /// What the runs of all controllers did, by controller.
+    pub fn traces(&self) -> serde_json::Value {
+        let controllers = self.0.controllers.lock().unwrap_or_else(PoisonError::into_inner);
+        controllers.iter().map(|(name, handle)| (name.clone(), handle.traces().json())).collect()
+    }
+
     /// Drains, stops and joins a part. Refused while another depends on it.
     pub async fn remove(&self, name: &str) -> Result<(), ManagerError> {
         let removed = self.parts().remove(name)?;
@@ -183,6 +203,8 @@ impl Manager {
         }
         self.parts().forget(name);
         self.0.ready.remove(name);
+        self.0.metrics.remove_controller(name);
+        self.0.controllers.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
         Ok(())
     }
 

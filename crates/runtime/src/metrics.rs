@@ -8,14 +8,15 @@ mod controller;
 mod leader;
 mod queue;
 mod rest;
+mod spans;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use setpoint_api::metrics::{Exposition, Family};
 
+use crate::controller::ControllerStats;
 use crate::queue::QueueStats;
-pub use controller::{ControllerMetrics, Outcome};
 pub use leader::LeaderMetrics;
 use rest::RestFigures;
 pub use setpoint_api::metrics::{Bounds, Counter, Gauge, Histogram};
@@ -35,25 +36,26 @@ impl<F: Fn(&mut Exposition) + Send + Sync> Collect for F {
     }
 }
 
-type ReadQueue = Arc<dyn Fn() -> QueueStats + Send + Sync>;
+type Read = Arc<dyn Fn() -> (ControllerStats, QueueStats) + Send + Sync>;
+
+type Named<T> = Vec<(String, T)>;
 
 /// All figures of a manager. Clones are the same registry.
 ///
 /// ```
-/// use setpoint_runtime::metrics::{Metrics, Outcome};
+/// use setpoint_runtime::metrics::Metrics;
 ///
 /// let metrics = Metrics::new();
-/// metrics.controller("thermostat").reconciled(Outcome::Success, 0.004);
-/// assert!(metrics.text().contains(r#"controller_runtime_reconcile_total{controller="thermostat",result="success"} 1"#));
+/// metrics.leader("managers").leading(true);
+/// assert!(metrics.text().contains(r#"leader_election_master_status{name="managers"} 1"#));
 /// ```
 #[derive(Clone, Default)]
 pub struct Metrics(Arc<Registry>);
 
 #[derive(Default)]
 struct Registry {
-    controllers: Family<String, controller::Figures>,
     leaders: Family<String, leader::Figures>,
-    queues: Mutex<Vec<(String, ReadQueue)>>,
+    sources: Mutex<Vec<(String, Read)>>,
     rest: RestFigures,
     collectors: Mutex<Vec<Arc<dyn Collect>>>,
 }
@@ -64,23 +66,18 @@ impl Metrics {
         Metrics::default()
     }
 
-    /// The figures of the controller with this name.
-    pub fn controller(&self, name: &str) -> ControllerMetrics {
-        ControllerMetrics(self.0.controllers.get(&name.to_owned()))
-    }
-
-    /// Shows the figures of a queue, by the name of the controller whose queue it is, in place of one with the same name.
-    pub fn queue(&self, name: &str, read: impl Fn() -> QueueStats + Send + Sync + 'static) {
-        let mut queues = self.0.queues.lock().unwrap_or_else(PoisonError::into_inner);
-        queues.retain(|(other, _)| other != name);
-        if queues.len() < COLLECTORS_MAX {
-            queues.push((name.to_owned(), Arc::new(read)));
+    /// Shows the figures of a controller and its queue, in place of one with the same name.
+    pub fn controller(&self, name: &str, read: impl Fn() -> (ControllerStats, QueueStats) + Send + Sync + 'static) {
+        let mut sources = self.0.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        sources.retain(|(other, _)| other != name);
+        if sources.len() < COLLECTORS_MAX {
+            sources.push((name.to_owned(), Arc::new(read)));
         }
     }
 
-    /// Forgets the queue of a controller that was removed.
-    pub fn remove_queue(&self, name: &str) {
-        self.0.queues.lock().unwrap_or_else(PoisonError::into_inner).retain(|(other, _)| other != name);
+    /// Forgets a controller that was removed.
+    pub fn remove_controller(&self, name: &str) {
+        self.0.sources.lock().unwrap_or_else(PoisonError::into_inner).retain(|(other, _)| other != name);
     }
 
     /// The figures of the election for the lease with this name.
@@ -106,8 +103,9 @@ impl Metrics {
     /// All figures, as Prometheus reads them.
     pub fn text(&self) -> String {
         let mut out = Exposition::default();
-        controller::write(&self.0.controllers.all(), &mut out);
-        queue::write(&self.queues(), &mut out);
+        let (controllers, queues) = self.read();
+        controller::write(&controllers, &mut out);
+        queue::write(&queues, &mut out);
         leader::write(&self.0.leaders.all(), &mut out);
         self.0.rest.write(&mut out);
         let collectors = self.0.collectors.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -117,11 +115,11 @@ impl Metrics {
         out.into_text()
     }
 
-    fn queues(&self) -> Vec<(String, QueueStats)> {
-        let queues = self.0.queues.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let mut all: Vec<(String, QueueStats)> = queues.into_iter().map(|(name, read)| (name, read())).collect();
-        all.sort_by(|a, b| a.0.cmp(&b.0));
-        all
+    fn read(&self) -> (Named<ControllerStats>, Named<QueueStats>) {
+        let mut sources = self.0.sources.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        sources.sort_by(|a, b| a.0.cmp(&b.0));
+        let read = sources.into_iter().map(|(name, read)| (name, read()));
+        read.map(|(name, (controller, queue))| ((name.clone(), controller), (name, queue))).unzip()
     }
 }
 
@@ -142,32 +140,28 @@ mod tests {
     #[test]
     fn reconciles_are_counted_by_result_under_both_names() {
         let metrics = Metrics::new();
-        let thermostat = metrics.controller("thermostat");
-        thermostat.workers_max(4);
-        let working = thermostat.working();
-        thermostat.reconciled(Outcome::Success, 0.003);
-        thermostat.reconciled(Outcome::RequeueAfter, 0.2);
-        thermostat.reconciled(Outcome::Error, 0.2);
-        thermostat.reconciled(Outcome::Terminal, 0.2);
-        thermostat.panicked();
-        thermostat.timed_out();
+        let stats = ControllerStats {
+            success: 1,
+            requeue_after: 2,
+            errors: 3,
+            terminal_errors: 1,
+            active_workers: 1,
+            max_concurrent: 4,
+            ..ControllerStats::default()
+        };
+        metrics.controller("thermostat", move || (stats.clone(), QueueStats::default()));
         let text = metrics.text();
         let label = r#"controller="thermostat""#;
         check(&text, &format!("controller_runtime_reconcile_total{{{label},result=\"success\"}} 1"));
-        check(&text, &format!("controller_runtime_reconcile_total{{{label},result=\"requeue_after\"}} 1"));
+        check(&text, &format!("controller_runtime_reconcile_total{{{label},result=\"requeue_after\"}} 2"));
         check(&text, &format!("controller_runtime_reconcile_total{{{label},result=\"requeue\"}} 0"));
-        check(&text, &format!("controller_runtime_reconcile_total{{{label},result=\"error\"}} 2"));
-        check(&text, &format!("controller_runtime_reconcile_errors_total{{{label}}} 2"));
-        check(&text, &format!("controller_reconcile_errors_total{{{label}}} 2"));
+        check(&text, &format!("controller_runtime_reconcile_total{{{label},result=\"error\"}} 3"));
+        check(&text, &format!("controller_runtime_reconcile_errors_total{{{label}}} 3"));
+        check(&text, &format!("controller_reconcile_errors_total{{{label}}} 3"));
         check(&text, &format!("controller_runtime_terminal_reconcile_errors_total{{{label}}} 1"));
-        check(&text, &format!("controller_runtime_reconcile_panics_total{{{label}}} 1"));
-        check(&text, &format!("controller_runtime_reconcile_timeouts_total{{{label}}} 1"));
         check(&text, &format!("controller_runtime_max_concurrent_reconciles{{{label}}} 4"));
         check(&text, &format!("controller_runtime_active_workers{{{label}}} 1"));
-        check(&text, &format!("controller_runtime_reconcile_time_seconds_bucket{{{label},le=\"0.005\"}} 1"));
-        check(&text, &format!("controller_reconcile_time_seconds_count{{{label}}} 4"));
-        drop(working);
-        check(&metrics.text(), &format!("controller_runtime_active_workers{{{label}}} 0"));
+        check(&text, &format!("controller_reconcile_time_seconds_count{{{label}}} 0"));
     }
 
     #[test]
@@ -186,7 +180,7 @@ mod tests {
         let metrics = Metrics::new();
         let queue = Arc::new(crate::queue::WorkQueue::<u8>::new(crate::queue::QueueOptions::default()));
         let read = Arc::clone(&queue);
-        metrics.queue("thermostat", move || read.stats());
+        metrics.controller("thermostat", move || (ControllerStats::default(), read.stats()));
         queue.add(1);
         queue.add(2);
         let item = queue.try_get().unwrap();
@@ -203,7 +197,7 @@ mod tests {
         check(&text, &format!("workqueue_queue_duration_seconds_bucket{{{labels},le=\"0.00000001\"}} 1"));
         drop(item);
         check(&metrics.text(), &format!("workqueue_work_duration_seconds_count{{{labels}}} 1"));
-        metrics.remove_queue("thermostat");
+        metrics.remove_controller("thermostat");
         assert!(!metrics.text().contains("thermostat"));
     }
 
@@ -211,7 +205,7 @@ mod tests {
     fn a_family_begins_once() {
         let metrics = Metrics::new();
         for name in ["b", "a"] {
-            metrics.controller(name).reconciled(Outcome::Success, 0.1);
+            metrics.controller(name, Default::default);
         }
         assert!(metrics.add(|out: &mut Exposition| {
             out.family("mine", "gauge", "Mine.");

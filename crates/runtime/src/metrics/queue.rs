@@ -4,7 +4,8 @@ use std::fmt::Display;
 
 use setpoint_api::metrics::Exposition;
 
-use crate::queue::stats::{BUCKET_BOUNDS, Histogram, QueueStats};
+use super::spans::write_spans;
+use crate::queue::stats::{Histogram, QueueStats};
 
 /// The priorities of [`QueueStats::depth`], as labels.
 const PRIORITIES: [&str; 3] = ["low", "normal", "high"];
@@ -71,13 +72,6 @@ fn plain<V: Display>(
 fn spans(all: &All, family: &'static str, help: &str, out: &mut Exposition, spans: impl Fn(&QueueStats) -> &Histogram) {
     out.family(family, "histogram", help);
     for (name, stats) in all {
-        let (histogram, mut below) = (spans(stats), 0);
-        for (at, count) in histogram.buckets.iter().enumerate() {
-            below += count;
-            let bound = BUCKET_BOUNDS.get(at).map_or_else(|| "+Inf".to_owned(), f64::to_string);
-            out.sample("_bucket", &[("name", name), ("controller", name), ("le", &bound)], below);
-        }
-        out.sample("_sum", &[("name", name), ("controller", name)], histogram.sum);
-        out.sample("_count", &[("name", name), ("controller", name)], below);
+        write_spans(spans(stats), &[("name", name), ("controller", name)], out);
     }
 }
