@@ -78,6 +78,11 @@ impl Declared {
         Arc::new(Self::of(schema, "selfType", true))
     }
 
+    /// A part of an object, or an object of its own inside of another.
+    pub fn part(schema: &Json, is_object: bool) -> Arc<Self> {
+        Arc::new(Self::of(schema, "selfType", is_object))
+    }
+
     /// Values of which nothing is known beforehand.
     pub fn any() -> &'static Self {
         &ANY

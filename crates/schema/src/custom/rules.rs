@@ -97,7 +97,6 @@ pub(super) struct Nested {
 
 /// A rule in CEL.
 #[derive(Debug)]
-#[allow(dead_code, reason = "rules are kept here until the evaluator asks for them")]
 pub(super) struct Validation {
     pub(super) rule: Box<str>,
     pub(super) message: Box<str>,

@@ -317,6 +317,81 @@ fn a_write_to_status_is_checked_against_the_status_alone() {
     assert_eq!(setpoint_api::field::aggregate(&errors).unwrap_or_default(), expected);
 }
 
+#[test]
+fn rules_are_asked_about_every_value() {
+    let rules = |rules: Value| {
+        json!({"type": "object", "x-kubernetes-validations": rules, "properties": {
+            "a": {"type": "integer"}, "b": {"type": "integer"},
+            "l": {"type": "array", "items": {"type": "string", "x-kubernetes-validations": [{"rule": "self != 'x'"}]}},
+        }})
+    };
+    for (rule, spec, expected) in [
+        (json!([{"rule": "self.a < self.b"}]), json!({"a": 1, "b": 2}), ""),
+        (
+            json!([{"rule": "self.a < self.b"}]),
+            json!({"a": 2, "b": 2}),
+            "spec: Invalid value: failed rule: self.a < self.b",
+        ),
+        (json!([{"rule": "self.a < 1", "message": "too much"}]), json!({"a": 2}), "spec: Invalid value: too much"),
+        (
+            json!([{"rule": "self.a < 1", "messageExpression": "'a is ' + string(self.a)", "fieldPath": ".a"}]),
+            json!({"a": 2}),
+            "spec.a: Invalid value: a is 2",
+        ),
+        (
+            json!([{"rule": "self.a < 1", "message": "no", "reason": "FieldValueForbidden"}]),
+            json!({"a": 2}),
+            "spec: Forbidden: no",
+        ),
+        (
+            json!([{"rule": "self.a < 1"}]),
+            json!({}),
+            "spec: Invalid value: \"object\": no such key: a evaluating rule: self.a < 1",
+        ),
+        (json!([{"rule": "self.a == oldSelf.a"}]), json!({"a": 1}), ""),
+        (
+            json!([{"rule": "true"}]),
+            json!({"l": ["a", "x"]}),
+            "spec.l[1]: Invalid value: \"x\": failed rule: self != 'x'",
+        ),
+        (
+            json!([{"rule": "self.a < 1"}]),
+            json!({"a": "no"}),
+            "[spec.a: Invalid value: \"string\": spec.a in body must be of type integer: \"string\", <nil>: Invalid value: \
+             null: some validation rules were not checked because the object was invalid; correct the existing errors to \
+             complete validation]",
+        ),
+    ] {
+        assert_eq!(try_create(&widget(rules(rule)), json!({"spec": spec})), expected);
+    }
+}
+
+#[test]
+fn transitions_are_ruled_and_what_did_not_change_is_no_error() {
+    let kind = widget(json!({"type": "object", "properties": {
+        "a": {"type": "integer", "x-kubernetes-validations": [{"rule": "self >= oldSelf"}]},
+        "b": {"type": "integer", "x-kubernetes-validations": [{"rule": "self < 5"}]},
+        "c": {"type": "string", "x-kubernetes-validations": [
+            {"rule": "oldSelf.hasValue() || self == 'new'", "optionalOldSelf": true},
+        ]},
+    }}));
+    let object = |spec: Value| {
+        json!({"apiVersion": "example.com/v1", "kind": "Widget",
+               "metadata": {"name": "w", "namespace": "n", "resourceVersion": "1"}, "spec": spec})
+    };
+    let old = object(json!({"a": 3, "b": 9}));
+    for (spec, expected) in [
+        (json!({"a": 4, "b": 9}), ""),
+        (json!({"a": 2, "b": 9}), "spec.a: Invalid value: 2: failed rule: self >= oldSelf"),
+        (json!({"a": 3, "b": 8}), "spec.b: Invalid value: 8: failed rule: self < 5"),
+        (json!({"c": "old"}), "spec.c: Invalid value: \"old\": failed rule: oldSelf.hasValue() || self == 'new'"),
+        (json!({"c": "new"}), ""),
+    ] {
+        let errors = kind.check_update("", &object(spec), &old);
+        assert_eq!(setpoint_api::field::aggregate(&errors).unwrap_or_default(), expected);
+    }
+}
+
 mod never_panics {
     use proptest::prelude::*;
 

@@ -9,7 +9,8 @@ use std::sync::{Arc, LazyLock};
 
 use serde_json::Value;
 
-use super::rules::{Nested, Rules, Validation};
+use super::expressions::Validations;
+use super::rules::{Nested, Rules};
 use crate::edit::Edit;
 use crate::facts;
 use crate::types::{Field, FieldDefault, List, ListType, Map, Patch, Schema, Shape, Struct, Text, Type, TypeId};
@@ -80,8 +81,7 @@ pub(super) struct Facet {
     /// Bounds, patterns and the like.
     pub(super) rules: Rules,
     /// Rules in CEL.
-    #[allow(dead_code, reason = "rules are kept here until the evaluator asks for them")]
-    pub(super) validations: Box<[Validation]>,
+    pub(super) validations: Option<Validations>,
     /// What the schema asks of `metadata` of the object itself or of an embedded one.
     pub(super) metadata: Option<Nested>,
 }
@@ -242,19 +242,19 @@ impl Builder {
         let embedded = root || schema.flag("x-kubernetes-embedded-resource");
         let shape = self.shape(schema, ty, embedded, depth)?;
         let rules = Rules::read(schema, ty)?;
-        let validations = Validation::read_all(schema);
+        let validations = Validations::read(schema, embedded);
         let default = schema.get("default").filter(|value| !value.is_null()).map(|value| Arc::new(value.clone()));
         let metadata = schema["properties"].get("metadata").filter(|_| embedded).map(Nested::read).transpose()?;
         let mut below = Below {
             defaults: default.is_some(),
             embedded: embedded && !root,
             list_types: matches!(&shape, Shape::List(list) if list.list_type != ListType::Atomic),
-            validations: !validations.is_empty(),
+            validations: validations.is_some(),
         };
         for id in children(&shape).filter(|id| !id.is_shared()) {
             below.add(self.nodes[id.0 as usize].below);
         }
-        let rare = default.is_some() || !rules.is_empty() || !validations.is_empty() || metadata.is_some();
+        let rare = default.is_some() || !rules.is_empty() || validations.is_some() || metadata.is_some();
         let node = Node {
             ty,
             nullable: schema.flag("nullable"),
