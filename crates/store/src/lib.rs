@@ -34,7 +34,7 @@ pub use key::Key;
 pub use log::Figures;
 pub use object::Object;
 pub use selection::Selection;
-pub use snapshot::{Page, Query, Snapshot};
+pub use snapshot::{Mark, Page, Query, Snapshot};
 pub use state::{Expired, KEPT_ROOT_AGE, KEPT_ROOTS_MAX};
 pub use store::Store;
 pub use watch::{BATCH_EVENTS_MAX, WatchError, WatchEvent, WatchKind, WatchRequest, Watcher};

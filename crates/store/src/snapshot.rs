@@ -10,6 +10,7 @@ use crate::head::Head;
 use crate::key::path_of;
 use crate::object::Object;
 use crate::selection::Selection;
+use crate::table::Table;
 
 /// The state at one revision. Cloning is O(1); reading needs no lock.
 #[derive(Clone)]
@@ -38,6 +39,17 @@ pub struct Page {
     /// Where the next page begins, if there may be one: as in Kubernetes it can turn out empty, when what follows is not
     /// selected.
     pub next: Option<Arc<str>>,
+}
+
+/// The objects of one resource at some moment. Equal marks are of the same state; holding one keeps those objects alive, but
+/// nothing else.
+#[derive(Clone, Default)]
+pub struct Mark(Table);
+
+impl PartialEq for Mark {
+    fn eq(&self, other: &Mark) -> bool {
+        self.0.is_same(&other.0)
+    }
 }
 
 impl Snapshot {
@@ -83,6 +95,11 @@ impl Snapshot {
     pub fn count(&self, resource: &GroupResource, namespace: Option<&str>) -> usize {
         let Some(table) = self.0.tables.table(resource) else { return 0 };
         namespace.map_or(table.len(), |namespace| table.len_in(namespace))
+    }
+
+    /// A mark of a resource's objects, to find out later whether any was changed since. Costs O(1).
+    pub fn mark(&self, resource: &GroupResource) -> Mark {
+        Mark(self.0.tables.table(resource).cloned().unwrap_or_default())
     }
 
     /// How many objects each resource has.

@@ -35,6 +35,11 @@ impl Table {
         self.entries.len()
     }
 
+    /// Whether this is a copy of the other table, or both are empty.
+    pub(crate) fn is_same(&self, other: &Table) -> bool {
+        self.entries.ptr_eq(&other.entries) || self.len() == 0 && other.len() == 0
+    }
+
     /// How many objects a namespace has.
     pub(crate) fn len_in(&self, namespace: &str) -> usize {
         self.counts.get(namespace).copied().unwrap_or(0)
