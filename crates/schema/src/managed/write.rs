@@ -61,7 +61,7 @@ impl Write<'_> {
         let live = live.unwrap_or(&zero);
         let form = Form::of(self.ty);
         let fits = |object: &Value| validate(object, form, Duplicates::Allowed).is_ok();
-        if fits(new) && fits(live) {
+        if fits(new) && fits(live) && self.fit_everywhere(&managers, [live, new]) {
             let writer = self.writer(self.manager, Operation::Update);
             let mut managers = self.rules().update(live, new, managers, &writer, self.time);
             managers.cap();
@@ -82,6 +82,17 @@ impl Write<'_> {
         self.fit("create typed live object", before, "", Duplicates::Allowed)?;
         let outcome = self.run(before, config, managers, on_conflict)?;
         Ok(self.finish(before, config, outcome))
+    }
+
+    /// Whether objects fit each version in which somebody owns something. One that doesn't can't be compared in it.
+    fn fit_everywhere(&self, managers: &Managers, objects: [&Value; 2]) -> bool {
+        let others = managers.iter().map(|(_, owner)| owner.api_version.as_str());
+        others.filter(|version| *version != self.api_version).all(|version| {
+            let Some(ty) = self.versions.type_in(version) else { return true };
+            let fits =
+                |object| validate(&self.versions.convert(object, version), Form::of(ty), Duplicates::Allowed).is_ok();
+            objects.into_iter().all(fits)
+        })
     }
 
     fn rules(&self) -> Rules<'_> {
