@@ -26,6 +26,7 @@ use crate::objects;
 
 /// Before a creation is validated.
 pub(crate) async fn create(call: &mut Call<'_>, object: &mut Value) -> Result<(), Box<Status>> {
+    crate::verbs::check_lives(call, object["metadata"].text("name"))?;
     namespace::check_lives(call, object)?;
     match resource(call) {
         ("", "pods") => {

@@ -29,7 +29,47 @@ pub(crate) struct Call<'a> {
     pub(crate) warnings: Vec<String>,
 }
 
+/// The server itself, when it is the one who writes.
+pub(crate) struct System {
+    headers: HeaderMap,
+    user: User,
+}
+
+impl Default for System {
+    fn default() -> System {
+        let user = User {
+            name: "system:apiserver".to_owned(),
+            groups: vec!["system:masters".to_owned(), "system:authenticated".to_owned()],
+            ..User::default()
+        };
+        System { headers: HeaderMap::new(), user }
+    }
+}
+
 impl<'a> Call<'a> {
+    /// A write of the server's own: it goes the way of all others.
+    pub(crate) fn of_system(
+        server: &'a Inner,
+        served: &'a Arc<Served>,
+        system: &'a System,
+        namespace: Option<&'a str>,
+        name: Option<&'a str>,
+        subresource: Option<&'a str>,
+    ) -> Call<'a> {
+        Call {
+            server,
+            served,
+            namespace,
+            name,
+            subresource,
+            watch_path: false,
+            query: Query::default(),
+            headers: &system.headers,
+            user: &system.user,
+            warnings: Vec::new(),
+        }
+    }
+
     pub(crate) fn kind(&self) -> &'a Kind {
         &self.served.kind
     }
@@ -68,7 +108,11 @@ impl<'a> Call<'a> {
             },
             None => fields,
         };
-        Ok(Selection::new(labels, fields))
+        let selection = Selection::new(labels, fields);
+        Ok(match self.served.custom {
+            Some(_) => selection.reading(self.served_shared(), self.served.stored.clone()),
+            None => selection,
+        })
     }
 
     /// The field under the name that it is stored by, or the kind's own words for one it doesn't have.

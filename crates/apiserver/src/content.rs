@@ -5,8 +5,8 @@ use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use http_body_util::BodyExt;
 use serde_json::Value;
-use setpoint_api::{GroupVersion, Status};
-use setpoint_schema::decode::{self, Decoded};
+use setpoint_api::{FieldError, GroupKind, GroupVersion, Path, Status};
+use setpoint_schema::decode::{self, DecodeError, Decoded};
 use setpoint_schema::json::{self, Json};
 use setpoint_schema::{Edit, TypeRef, facts};
 use setpoint_schema::{Kind, protobuf, yaml};
@@ -87,9 +87,9 @@ pub struct Read {
 
 /// Reads the object in a body as one of `kind`.
 pub fn object(bytes: &[u8], format: Format, kind: &Kind, validation: FieldValidation) -> Result<Read, Box<Status>> {
-    let root = kind.root_type();
     let expected = GroupVersion::new(&*kind.group, &*kind.version);
-    typed(bytes, format, root, &expected, &kind.kind, validation)
+    let decode = |document: Json<'_>| kind.behaviour.decode(document, kind.root_type());
+    read_as(bytes, format, kind.root_type(), &expected, &kind.kind, validation, &decode)
 }
 
 /// Reads the object in a body as one of a type: the body of a subresource, or options.
@@ -101,6 +101,22 @@ pub fn typed(
     kind: &str,
     validation: FieldValidation,
 ) -> Result<Read, Box<Status>> {
+    read_as(bytes, format, root, expected, kind, validation, &|document| decode::decode(document, root))
+}
+
+/// Reads a document into an object.
+type Decode<'d> = dyn Fn(Json<'_>) -> Result<Decoded, DecodeError> + 'd;
+
+fn read_as(
+    bytes: &[u8],
+    format: Format,
+    root: TypeRef<'_>,
+    expected: &GroupVersion,
+    kind: &str,
+    validation: FieldValidation,
+    decode: &Decode<'_>,
+) -> Result<Read, Box<Status>> {
+    let custom = root.is_custom();
     let unrecognized = |why: String| {
         let summary = summarize(bytes);
         Box::new(Status::bad_request(format!(
@@ -131,6 +147,17 @@ pub fn typed(
             found.version
         )))
     };
+    if custom && found != *expected {
+        return Err(Box::new(Status::bad_request(format!(
+            "the API version in the data ({found}) does not match the expected API version ({expected})"
+        ))));
+    }
+    if custom && found_kind != kind {
+        let error = FieldError::invalid(&Path::root("kind"), &*found_kind, format!("must be {kind}"));
+        let name = document.get("metadata").and_then(|metadata| metadata.get("name")).and_then(Json::as_str);
+        let name = name.map(|name| name.to_string()).unwrap_or_default();
+        return Err(Box::new(Status::invalid(&GroupKind::new(&*expected.group, kind), &name, &[error])));
+    }
     if found_kind != kind || found != *expected {
         if !is_registered(&found.to_string(), &found_kind) {
             return Err(cannot(&not_registered(&found, &found_kind)));
@@ -145,7 +172,7 @@ pub fn typed(
         }
         return Err(cannot(&not_convertible(&found, &found_kind, expected, kind)));
     }
-    let Decoded { mut value, strict: unknown } = decode::decode(document, root).map_err(|error| cannot(&error))?;
+    let Decoded { mut value, strict: unknown } = decode(document).map_err(|error| cannot(&error))?;
     value.set("apiVersion", expected.to_string());
     value.set("kind", kind);
     strict.extend(unknown);

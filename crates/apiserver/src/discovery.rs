@@ -25,8 +25,12 @@ use aggregated::{Aggregated, Part};
 use negotiation::Wanted;
 
 /// Everything that is neither a resource nor open to all.
-pub(crate) fn answer(server: &Inner, parts: &http::request::Parts, segments: &[&str]) -> Response<Body> {
-    let registry = &server.registry;
+pub(crate) fn answer(
+    server: &Inner,
+    registry: &Arc<Registry>,
+    parts: &http::request::Parts,
+    segments: &[&str],
+) -> Response<Body> {
     let reads = parts.method == Method::GET;
     match segments {
         [""] => document(parts, &legacy::paths(registry)),

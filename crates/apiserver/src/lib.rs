@@ -15,6 +15,7 @@ mod call;
 mod compression;
 mod content;
 mod continuation;
+mod definitions;
 mod discovery;
 mod flow;
 mod health;

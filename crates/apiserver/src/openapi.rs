@@ -1,6 +1,7 @@
 //! OpenAPI: version 2 as one document, version 3 as one per group version. Clients explain and check objects with them.
 
 mod cache;
+mod custom;
 mod definitions;
 mod document;
 mod operations;
@@ -12,12 +13,11 @@ use std::sync::Arc;
 use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, LOCATION, VARY};
 use http::{HeaderMap, Response, StatusCode};
 use serde_json::{Map, Value, json};
-use setpoint_schema::Kind;
 
 use crate::body::{Body, full};
 use crate::discovery::{etag, groups};
 use crate::query::Query;
-use crate::registry::Registry;
+use crate::registry::{Registry, Served};
 use crate::{answer, compression};
 use cache::Document;
 use definitions::Dialect;
@@ -85,13 +85,13 @@ fn group_version(registry: &Registry, parts: &http::request::Parts, group: &str,
     response
 }
 
-fn all(registry: &Registry) -> Vec<Arc<Kind>> {
-    registry.kinds().iter().map(|served| Arc::clone(&served.kind)).collect()
+fn all(registry: &Registry) -> Vec<Arc<Served>> {
+    registry.kinds().cloned().collect()
 }
 
-fn of_version(registry: &Registry, group: &str, version: &str) -> Vec<Arc<Kind>> {
-    let kinds = registry.kinds().iter().map(|served| &served.kind);
-    kinds.filter(|kind| kind.group == group && kind.version == version).map(Arc::clone).collect()
+fn of_version(registry: &Registry, group: &str, version: &str) -> Vec<Arc<Served>> {
+    let kinds = registry.kinds();
+    kinds.filter(|served| served.kind.group == group && served.kind.version == version).cloned().collect()
 }
 
 fn name(group: &str, version: &str) -> String {

@@ -2,7 +2,7 @@
 
 use http::header::USER_AGENT;
 use serde_json::Value;
-use setpoint_schema::managed::{OneVersion, Write};
+use setpoint_schema::managed::{OneVersion, Versions, Write};
 
 use crate::call::Call;
 use crate::query::{FIELD_MANAGER_BYTES_MAX, WriteOptions};
@@ -34,7 +34,7 @@ impl Author {
             manager: &self.manager,
             time: &self.time,
             reset_fields: kind.behaviour.reset_fields(subresource),
-            versions: &OneVersion,
+            versions: call.served.custom.as_ref().map_or(&OneVersion as &dyn Versions, |custom| custom),
         }
     }
 }

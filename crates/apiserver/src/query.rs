@@ -104,6 +104,17 @@ impl WriteOptions {
         Ok(options)
     }
 
+    /// The options of the server's own writes.
+    pub(crate) fn of_system() -> WriteOptions {
+        WriteOptions {
+            dry_run: false,
+            field_validation: FieldValidation::Ignore,
+            field_manager: "kube-apiserver".to_owned(),
+            force: None,
+            applied: false,
+        }
+    }
+
     /// A patch other than apply can't be forced.
     pub fn check_not_forced(&self) -> Result<(), Box<Status>> {
         let mut errors = Vec::new();

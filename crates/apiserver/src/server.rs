@@ -22,7 +22,7 @@ use crate::flow::Flow;
 use crate::metrics::Metrics;
 use crate::path::{self, ResourcePath, Target};
 use crate::query::Query;
-use crate::registry::Registry;
+use crate::registry::{Kinds, Registry, Served};
 use crate::tokens::Signer;
 use crate::user::{RefusedCertificate, User};
 use crate::{compression, discovery, health, verbs};
@@ -36,7 +36,10 @@ pub struct ApiServer {
 /// What all requests share.
 pub(crate) struct Inner {
     pub(crate) store: Store,
+    /// The built-in kinds.
     pub(crate) registry: Arc<Registry>,
+    /// All kinds, as of what is stored.
+    pub(crate) kinds: Arc<Kinds>,
     pub(crate) clock: Clock,
     pub(crate) chance: Chance,
     pub(crate) metrics: Arc<Metrics>,
@@ -59,6 +62,7 @@ impl ApiServer {
         ApiServer {
             inner: Arc::new(Inner {
                 store,
+                kinds: Arc::new(Kinds::new(Arc::clone(&registry))),
                 registry,
                 clock,
                 chance,
@@ -73,6 +77,11 @@ impl ApiServer {
     /// Signs service account tokens with this. Whoever comes first stays.
     pub fn sign_with(&self, signer: Signer) {
         let _ = self.inner.signer.set(signer);
+    }
+
+    /// Keeps the definitions of custom kinds in order until the server stops. Run beside the service, once for each.
+    pub fn tend(&self) -> impl Future<Output = ()> + Send + use<> {
+        crate::definitions::run(Arc::clone(&self.inner))
     }
 
     /// Makes what must always be there: the system's namespaces, the service range and the API's own Service.
@@ -95,8 +104,9 @@ impl tower::Service<Request<Body>> for ApiServer {
         let inner = Arc::clone(&self.inner);
         Box::pin(async move {
             let (method, uri) = (request.method().clone(), request.uri().clone());
-            let observation = inner.metrics.begin(&inner.registry, &method, &uri);
-            let response = match AssertUnwindSafe(inner.handle(request)).catch_unwind().await {
+            let registry = inner.kinds.current(&inner.store);
+            let observation = inner.metrics.begin(&registry, &method, &uri);
+            let response = match AssertUnwindSafe(inner.handle(&registry, request)).catch_unwind().await {
                 Ok(response) => response,
                 Err(_) => {
                     tracing::error!(%method, path = uri.path(), "a handler panicked");
@@ -111,7 +121,7 @@ impl tower::Service<Request<Body>> for ApiServer {
 }
 
 impl Inner {
-    async fn handle(&self, request: Request<Body>) -> Response<Body> {
+    async fn handle(&self, registry: &Arc<Registry>, request: Request<Body>) -> Response<Body> {
         let (parts, body) = request.into_parts();
         let path = parts.uri.path();
         match path::parse(path) {
@@ -121,8 +131,8 @@ impl Inner {
             target => match self.user(&parts) {
                 Err(status) => answer::status(&status),
                 Ok(user) => match target {
-                    Target::Other(segments) => discovery::answer(self, &parts, &segments),
-                    Target::Resource(path) => self.resource(&parts, path, user, body).await,
+                    Target::Other(segments) => discovery::answer(self, registry, &parts, &segments),
+                    Target::Resource(path) => self.resource(registry, &parts, path, user, body).await,
                 },
             },
         }
@@ -148,28 +158,36 @@ impl Inner {
 
     async fn resource(
         &self,
+        registry: &Registry,
         parts: &http::request::Parts,
         path: ResourcePath<'_>,
         user: &User,
         body: Body,
     ) -> Response<Body> {
-        if !self.registry.has_version(path.group, path.version) {
+        let served = registry.find(path.group, path.version, path.resource);
+        // Where nothing is built in, upstream's last handler knows no better.
+        let is_known = served.is_some_and(|served| {
+            let everywhere = path.namespace.is_none() && served.kind.namespaced && parts.method != Method::GET;
+            served.custom.is_none() || is_addressed_rightly(&served.kind, &path) && !everywhere
+        });
+        if !is_known && !registry.has_builtin_version(path.group, path.version) {
             return answer::page_not_found();
         }
         let query = Query::parse(parts.uri.query().unwrap_or(""));
-        let result = self.dispatch(parts, &path, query, user, body).await;
+        let result = self.dispatch(served, parts, &path, query, user, body).await;
         result.unwrap_or_else(|status| refusal(parts, &status))
     }
 
     async fn dispatch(
         &self,
+        served: Option<&Arc<Served>>,
         parts: &http::request::Parts,
         path: &ResourcePath<'_>,
         query: Query<'_>,
         user: &User,
         body: Body,
     ) -> Answer {
-        let served = self.registry.find(path.group, path.version, path.resource).ok_or_else(unknown_resource)?;
+        let served = served.ok_or_else(unknown_resource)?;
         let name = path.name.map(decoded).transpose()?;
         let namespace = path.namespace.map(decoded).transpose()?;
         if !is_addressed_rightly(&served.kind, path) {

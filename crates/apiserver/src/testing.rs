@@ -23,6 +23,8 @@ pub(crate) struct Server {
     pub(crate) api: ApiServer,
     pub(crate) store: Store,
     _stop: watch::Sender<bool>,
+    /// Ends with the server: a test that has one doesn't outlive it.
+    _tending: tokio::task::JoinSet<()>,
 }
 
 impl Server {
@@ -34,7 +36,9 @@ impl Server {
         let clock = Clock::starting_at(Duration::from_secs(1_700_000_000));
         let api = ApiServer::new(store.clone(), registry, clock, Chance::seeded(7), stopping);
         api.prepare(SocketAddr::from(ADDRESS)).await.unwrap();
-        Server { api, store, _stop: stop }
+        let mut tending = tokio::task::JoinSet::new();
+        tending.spawn(api.tend());
+        Server { api, store, _stop: stop, _tending: tending }
     }
 
     /// Sends a request as the administrator; an absent body is `null`.
@@ -49,13 +53,22 @@ impl Server {
     }
 
     /// Sends any request as the administrator.
-    pub(crate) async fn ask(&self, mut request: Request<Body>) -> (u16, Value) {
+    pub(crate) async fn ask(&self, request: Request<Body>) -> (u16, Value) {
+        let (code, bytes) = self.bytes(request).await;
+        (code, serde_json::from_slice(&bytes).unwrap_or(Value::Null))
+    }
+
+    /// Sends any request as the administrator, and reads its answer to the end.
+    pub(crate) async fn text(&self, request: Request<Body>) -> String {
+        String::from_utf8(self.bytes(request).await.1.to_vec()).unwrap()
+    }
+
+    async fn bytes(&self, mut request: Request<Body>) -> (u16, bytes::Bytes) {
         let user = User { name: "admin".into(), groups: vec!["system:masters".into()], ..User::default() };
         request.extensions_mut().insert(Arc::new(user));
         let Ok(response) = self.api.clone().oneshot(request).await;
         let code = response.status().as_u16();
-        let bytes = response.into_body().collect().await.unwrap().to_bytes();
-        (code, serde_json::from_slice(&bytes).unwrap_or(Value::Null))
+        (code, response.into_body().collect().await.unwrap().to_bytes())
     }
 
     /// Sends what must work, and returns the object.

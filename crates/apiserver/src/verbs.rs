@@ -2,6 +2,7 @@
 
 mod apply;
 mod create;
+mod custom;
 mod delete;
 mod get;
 mod list;
@@ -23,15 +24,21 @@ use crate::representation::{self, Form, Include, Media, Representation};
 use crate::server::unknown_resource;
 use crate::{health, objects};
 
-pub(crate) use create::check_namespace_lives;
+pub(crate) use create::{check_namespace_lives, insert};
+pub(crate) use custom::check_lives;
+pub(crate) use delete::delete_plainly;
 pub(crate) use subresource::bind;
+pub(crate) use update::change;
 
 /// Runs the verb that the method and the path stand for.
 pub(crate) async fn run(call: &mut Call<'_>, method: &Method, body: Body) -> Answer {
     if let Some(name) = call.subresource {
         return subresource::run(call, name, method, body).await;
     }
-    let verb = verb(call, method).ok_or_else(not_allowed)?;
+    let verb = match call.served.custom {
+        Some(_) => custom::verb(call, method)?,
+        None => verb(call, method).ok_or_else(not_allowed)?,
+    };
     let changes_all = matches!(verb, "create" | "deletecollection");
     if changes_all && call.kind().namespaced && call.namespace.is_none() {
         return Err(not_allowed());
@@ -97,7 +104,8 @@ pub(crate) fn drop_doubled_owners(call: &mut Call<'_>, object: &mut Value) {
 /// Answers with one stored object in the form that was asked for.
 pub(crate) fn show(call: &Call<'_>, code: StatusCode, object: &Arc<Object>) -> Answer {
     let representation = Representation::of(call.headers, &call.query, false)?;
-    let as_stored = representation.media == Media::Json && !representation.pretty && !call.served.is_converted();
+    let as_stored =
+        representation.media == Media::Json && !representation.pretty && call.served.shows_as_stored(object);
     if representation.form == Form::Object && as_stored {
         return Ok(answer::json(code, object.bytes()));
     }

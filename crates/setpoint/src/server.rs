@@ -95,7 +95,11 @@ async fn run_on(
     let service = service::service(store.clone(), stopping.clone());
     service.sign_with(pki.signer().map_err(|error| Failure::new("can't sign tokens", error))?);
     service.prepare(address).await.map_err(|status| Failure::new("can't prepare the store", status))?;
-    let mut serving = tokio::spawn(serve(listener, tls, service.clone(), limits(), stopping));
+    let tending = service.tend();
+    let serving = serve(listener, tls, service.clone(), limits(), stopping);
+    let mut serving = tokio::spawn(async move {
+        tokio::join!(serving, tending);
+    });
     let mut failed = store.stopped();
     let failed = failed.wait_for(Option::is_some);
     let run = async {

@@ -67,7 +67,7 @@ fn item(registry: &Registry, group: &Group) -> Value {
 }
 
 fn version(registry: &Registry, group: &str, version: &str) -> Value {
-    let kinds = registry.kinds().iter().filter(|s| s.kind.group == group && s.kind.version == version);
+    let kinds = registry.kinds().filter(|s| s.kind.group == group && s.kind.version == version);
     let resources: Vec<Value> = kinds.map(|served| resource(served)).collect();
     json!({"version": version, "resources": resources, "freshness": "Current"})
 }
@@ -77,7 +77,7 @@ fn resource(served: &Served) -> Value {
     let mut value = json!({
         "resource": kind.plural, "responseKind": response_kind(served, &kind.group, &kind.version, &kind.kind),
         "scope": if kind.namespaced { "Namespaced" } else { "Cluster" },
-        "singularResource": kind.singular, "verbs": kind.verbs,
+        "singularResource": kind.singular, "verbs": served.verbs(),
     });
     if !kind.short_names.is_empty() {
         value["shortNames"] = json!(kind.short_names);
@@ -100,7 +100,8 @@ fn subresource(served: &Served, part: &Subresource) -> Value {
 
 /// Group and version are told only where they are not those of the document.
 fn response_kind(served: &Served, group: &str, version: &str, kind: &str) -> Value {
-    if served.kind.group == group && served.kind.version == version {
+    // Only documents of built-in groups leave out what is the same for all.
+    if served.custom.is_none() && served.kind.group == group && served.kind.version == version {
         json!({"group": "", "version": "", "kind": kind})
     } else {
         json!({"group": group, "version": version, "kind": kind})

@@ -81,7 +81,7 @@ pub(super) fn resource_list(registry: &Registry, group: &str, version: &str) -> 
     let groups = groups(registry);
     let mut resources = Vec::new();
     let mut name = version.to_owned();
-    for served in registry.kinds().iter().filter(|s| s.kind.group == group && s.kind.version == version) {
+    for served in registry.kinds().filter(|s| s.kind.group == group && s.kind.version == version) {
         name = served.kind.api_version();
         resources.push(resource(&groups, served));
         resources.extend(served.kind.subresources.iter().map(|part| subresource(served, part)));
@@ -93,7 +93,7 @@ fn resource(groups: &[Group], served: &Served) -> Value {
     let kind = &served.kind;
     let mut value = json!({
         "name": kind.plural, "singularName": kind.singular, "namespaced": kind.namespaced, "kind": kind.kind,
-        "verbs": kind.verbs,
+        "verbs": served.verbs(),
     });
     if !kind.short_names.is_empty() {
         value["shortNames"] = json!(kind.short_names);
@@ -122,9 +122,15 @@ fn subresource(served: &Served, part: &Subresource) -> Value {
 
 /// Changes when objects begin to be stored in another version; clients that migrate stored objects compare it.
 fn storage_version_hash(groups: &[Group], served: &Served) -> String {
+    if let Some(custom) = &served.custom {
+        return version_hash(&format!("{}/{}", custom.storage, served.kind.kind));
+    }
     let stored = groups.iter().find(|group| *group.name == *served.stored.group);
     let version = stored.and_then(|group| group.versions.first()).map_or("", |version| version);
-    let text = format!("{}/{version}/{}", served.stored.group, served.kind.kind);
+    version_hash(&format!("{}/{version}/{}", served.stored.group, served.kind.kind))
+}
+
+fn version_hash(text: &str) -> String {
     BASE64_STANDARD.encode(&digest::digest(&digest::SHA256, text.as_bytes()).as_ref()[..8])
 }
 

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use super::definitions::Dialect;
 use super::document::{self, Encoding};
 use crate::discovery::etag;
+use crate::registry::Served;
 
 /// How long a document stays after it was last asked for. Clients keep their own copies; few ask twice.
 const KEPT: Duration = Duration::from_secs(300);
@@ -60,15 +61,15 @@ struct Entry {
 }
 
 impl Entry {
-    fn is_of(&self, kinds: &[Arc<Kind>]) -> bool {
-        self.kinds.len() == kinds.len() && self.kinds.iter().zip(kinds).all(|(a, b)| Arc::ptr_eq(a, b))
+    fn is_of(&self, kinds: &[Arc<Served>]) -> bool {
+        self.kinds.len() == kinds.len() && self.kinds.iter().zip(kinds).all(|(a, b)| Arc::ptr_eq(a, &b.kind))
     }
 }
 
 static ENTRIES: LazyLock<Mutex<HashMap<Key, Entry>>> = LazyLock::new(Mutex::default);
 
 /// A document about these kinds.
-pub(super) fn document(name: &str, kinds: &[Arc<Kind>], dialect: Dialect, encoding: Encoding) -> Document {
+pub(super) fn document(name: &str, kinds: &[Arc<Served>], dialect: Dialect, encoding: Encoding) -> Document {
     let key = Key { dialect, encoding, name: name.to_owned() };
     if let Some(found) = find(&key, kinds) {
         return found;
@@ -86,7 +87,7 @@ pub(super) fn document(name: &str, kinds: &[Arc<Kind>], dialect: Dialect, encodi
 
 /// The tag of a document. It is known for longer than the document is kept: an index needs all tags, but who reads it asks
 /// for one or two documents.
-pub(super) fn etag(name: &str, kinds: &[Arc<Kind>], dialect: Dialect) -> Arc<str> {
+pub(super) fn etag(name: &str, kinds: &[Arc<Served>], dialect: Dialect) -> Arc<str> {
     let key = Key { dialect, encoding: Encoding::Json, name: name.to_owned() };
     let known = lock().get(&key).filter(|entry| entry.is_of(kinds)).map(|entry| Arc::clone(&entry.etag));
     known.unwrap_or_else(|| {
@@ -96,7 +97,7 @@ pub(super) fn etag(name: &str, kinds: &[Arc<Kind>], dialect: Dialect) -> Arc<str
     })
 }
 
-fn find(key: &Key, kinds: &[Arc<Kind>]) -> Option<Document> {
+fn find(key: &Key, kinds: &[Arc<Served>]) -> Option<Document> {
     let now = Instant::now();
     let mut entries = lock();
     for entry in entries.values_mut().filter(|entry| now.duration_since(entry.used) > KEPT) {
@@ -108,12 +109,20 @@ fn find(key: &Key, kinds: &[Arc<Kind>]) -> Option<Document> {
     Some(Document { etag: Arc::clone(&entry.etag), gzip })
 }
 
-fn insert(key: Key, kinds: &[Arc<Kind>], etag: &Arc<str>, gzip: Option<Bytes>) {
+fn insert(key: Key, kinds: &[Arc<Served>], etag: &Arc<str>, gzip: Option<Bytes>) {
     let mut entries = lock();
     if entries.len() >= DOCUMENTS_MAX {
         entries.clear();
     }
-    entries.insert(key, Entry { kinds: kinds.to_vec(), etag: Arc::clone(etag), gzip, used: Instant::now() });
+    entries.insert(
+        key,
+        Entry {
+            kinds: kinds.iter().map(|served| Arc::clone(&served.kind)).collect(),
+            etag: Arc::clone(etag),
+            gzip,
+            used: Instant::now(),
+        },
+    );
 }
 
 fn lock() -> std::sync::MutexGuard<'static, HashMap<Key, Entry>> {

@@ -7,6 +7,8 @@ use setpoint_schema::facts::{self, BUILTIN};
 use setpoint_schema::types::{Field, FieldDefault, List, ListType, Patch, Shape, Struct, TypeRef};
 use setpoint_schema::{Edit, Kind, builtin};
 
+use super::custom;
+
 /// Deepest nesting of a custom kind that is described; what is deeper is told to be an object.
 const DEPTH_MAX: usize = 64;
 
@@ -17,6 +19,9 @@ pub(super) const PATCH: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Patch";
 pub(super) const DELETE_OPTIONS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions";
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
+
+const CONVENTIONS: &str = "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md";
+const LIST_METADATA: &str = "Standard list metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds";
 
 /// The two forms of OpenAPI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -46,6 +51,8 @@ enum Source<'a> {
     Type(TypeRef<'a>),
     /// The list of a kind, with the type that it has if the kind is built in.
     ListOf(&'a Kind, Option<TypeRef<'a>>),
+    /// A custom kind in a version of its definition.
+    Custom(&'a Value, &'a str),
     Patch,
 }
 
@@ -55,12 +62,19 @@ pub(super) struct Definitions<'a> {
     sources: BTreeMap<String, Source<'a>>,
     waiting: VecDeque<String>,
     kinds: BTreeMap<String, Vec<Value>>,
+    /// The stored definitions of custom kinds, by the names of their schemas.
+    stored: BTreeMap<String, &'a Value>,
 }
 
 impl<'a> Definitions<'a> {
     pub(super) fn new(dialect: Dialect) -> Definitions<'a> {
-        let mut definitions =
-            Definitions { dialect, sources: BTreeMap::new(), waiting: VecDeque::new(), kinds: BTreeMap::new() };
+        let mut definitions = Definitions {
+            dialect,
+            sources: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            kinds: BTreeMap::new(),
+            stored: BTreeMap::new(),
+        };
         // A kind may be a part of another one: claims are templates in stateful sets.
         for kind in builtin::kinds() {
             definitions.tell_kind(&object_name(kind), &kind.group, &kind.version, &kind.kind);
@@ -83,11 +97,20 @@ impl<'a> Definitions<'a> {
         }
     }
 
+    /// Says which stored definition a custom kind comes from.
+    pub(super) fn tell_definition(&mut self, kind: &Kind, definition: &'a Value) {
+        self.stored.insert(object_name(kind), definition);
+    }
+
     /// A reference to a kind's objects.
     pub(super) fn object(&mut self, kind: &'a Kind) -> Value {
         let name = object_name(kind);
         self.tell_kind(&name, &kind.group, &kind.version, &kind.kind);
-        self.add(name, Source::Type(kind.root_type()))
+        let source = match self.stored.get(&name) {
+            Some(definition) => Source::Custom(definition, &kind.version),
+            None => Source::Type(kind.root_type()),
+        };
+        self.add(name, source)
     }
 
     /// A reference to a kind's lists.
@@ -126,6 +149,10 @@ impl<'a> Definitions<'a> {
         while let Some(name) = self.waiting.pop_front() {
             let mut value = match self.sources[&name] {
                 Source::Type(ty) => self.definition(ty),
+                Source::Custom(definition, version) => {
+                    let metadata = self.shared("ObjectMeta");
+                    custom::schema(definition, version, self.dialect, &metadata)
+                }
                 Source::ListOf(kind, ty) => self.list_definition(kind, ty),
                 Source::Patch => json!({
                     "description": "Patch is provided to give a concrete name and type to the Kubernetes PATCH request body.",
@@ -164,10 +191,16 @@ impl<'a> Definitions<'a> {
         let mut value = match ty {
             Some(ty) => self.definition(ty),
             None => {
-                let (item, metadata) = (self.object(kind), self.shared("ListMeta"));
-                let items = json!({"type": "array", "items": item});
-                let text = json!({"type": "string"});
-                let properties = json!({"apiVersion": text, "kind": text, "metadata": metadata, "items": items});
+                let (item, mut metadata) = (self.object(kind), self.shared("ListMeta"));
+                if self.dialect == Dialect::V3 {
+                    metadata = json!({"allOf": [metadata]});
+                }
+                describe(&mut metadata, LIST_METADATA);
+                let about = format!("List of {}. More info: {CONVENTIONS}", kind.plural);
+                let items = json!({"type": "array", "items": item, "description": about});
+                let text = |name| json!({"type": "string", "description": custom::about_type(name)});
+                let (version, own) = (text("apiVersion"), text("kind"));
+                let properties = json!({"apiVersion": version, "kind": own, "metadata": metadata, "items": items});
                 json!({"type": "object", "properties": properties})
             }
         };

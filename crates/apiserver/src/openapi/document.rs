@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use setpoint_schema::Kind;
 
 use super::definitions::{DELETE_OPTIONS, Definitions, Dialect};
 use super::operations;
 use super::proto::{self, Message};
+use crate::registry::Served;
 
 /// How a document is encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -18,13 +18,21 @@ pub(super) enum Encoding {
 }
 
 /// A document about these kinds.
-pub(super) fn build(kinds: &[Arc<Kind>], dialect: Dialect, encoding: Encoding) -> Vec<u8> {
+pub(super) fn build(kinds: &[Arc<Served>], dialect: Dialect, encoding: Encoding) -> Vec<u8> {
+    // Parsed for this document only: what is stored is kept once, as text.
+    let stored: Vec<Option<Value>> = kinds.iter().map(|served| served.definition()).collect();
     let mut definitions = Definitions::new(dialect);
-    for kind in kinds {
+    for (served, stored) in kinds.iter().zip(&stored) {
+        if let Some(stored) = stored {
+            definitions.tell_definition(&served.kind, stored);
+        }
+    }
+    let kinds = || kinds.iter().map(|served| &*served.kind);
+    for kind in kinds() {
         definitions.tell_kind(DELETE_OPTIONS, &kind.group, &kind.version, "DeleteOptions");
     }
     let mut paths: BTreeMap<String, Vec<u8>> = BTreeMap::new();
-    for kind in kinds {
+    for kind in kinds() {
         let mut items = Vec::new();
         operations::paths(kind, &mut definitions, &mut items);
         paths.extend(items.into_iter().map(|(path, item)| (path, encode(path_item(dialect), &item, encoding))));

@@ -5,7 +5,7 @@ use serde_json::Value;
 use setpoint_api::{FieldError, GroupVersion, Path, Status};
 use setpoint_schema::json::Json;
 use setpoint_schema::managed::OnConflict;
-use setpoint_schema::{Edit, decode, yaml};
+use setpoint_schema::{Edit, yaml};
 
 use super::create::{self, Outcome};
 use super::{show, show_value, update};
@@ -20,24 +20,14 @@ use crate::{content, objects};
 pub(super) const MEDIA: &str = "application/apply-patch+yaml";
 
 pub(super) async fn run(call: &mut Call<'_>, body: Body) -> Answer {
-    let options = WriteOptions { applied: true, ..WriteOptions::read(&call.query, "PatchOptions")? };
-    if options.field_manager.is_empty() {
-        let error = FieldError::required(&Path::root("fieldManager"), "is required for apply patch");
-        refuse("PatchOptions", vec![error])?;
-    }
+    let options = options(call)?;
     let config = read(call, &content::read(body).await?, &options)?;
-    let on_conflict = if options.force == Some(true) { OnConflict::Take } else { OnConflict::Refuse };
     let live = objects::find(&call.server.store.snapshot(), call.served, call.namespace, call.object_name());
-    let merged = |call: &mut Call<'_>, live: Option<&Value>| {
-        let author = Author::of(call, &options);
-        let applied = author.write(call).apply(live, &config, on_conflict).map_err(|e| Box::new(e.status()))?;
-        complete(call, applied.object)
-    };
     match live {
         Err(status) if call.subresource.is_some() => Err(status),
         Err(_) => {
             check_no_uid(call, &config)?;
-            let mut object = merged(call, None)?;
+            let mut object = merged(call, None, &config, &options)?;
             object["metadata"].remove("resourceVersion");
             match create::insert(call, object, &options).await? {
                 Outcome::Stored(object) => show(call, StatusCode::CREATED, &object),
@@ -47,7 +37,7 @@ pub(super) async fn run(call: &mut Call<'_>, body: Body) -> Answer {
         Ok(_) => {
             let mut make = |call: &mut Call<'_>, old: &Value| {
                 update::check_uid(call, &config, old)?;
-                merged(call, Some(old))
+                merged(call, Some(old), &config, &options)
             };
             let outcome = update::change(call, &options, &mut make).await?;
             update::answer(call, outcome)
@@ -67,8 +57,31 @@ fn check_no_uid(call: &Call<'_>, config: &Value) -> Result<(), Box<Status>> {
     }
 }
 
+/// The options of an apply.
+pub(super) fn options(call: &Call<'_>) -> Result<WriteOptions, Box<Status>> {
+    let options = WriteOptions { applied: true, ..WriteOptions::read(&call.query, "PatchOptions")? };
+    if options.field_manager.is_empty() {
+        let error = FieldError::required(&Path::root("fieldManager"), "is required for apply patch");
+        refuse("PatchOptions", vec![error])?;
+    }
+    Ok(options)
+}
+
+/// The live object with what is applied.
+pub(super) fn merged(
+    call: &mut Call<'_>,
+    live: Option<&Value>,
+    config: &Value,
+    options: &WriteOptions,
+) -> Result<Value, Box<Status>> {
+    let on_conflict = if options.force == Some(true) { OnConflict::Take } else { OnConflict::Refuse };
+    let author = Author::of(call, options);
+    let applied = author.write(call).apply(live, config, on_conflict).map_err(|error| Box::new(error.status()))?;
+    complete(call, applied.object)
+}
+
 /// The document that is applied, of the right kind and for the right object.
-fn read(call: &mut Call<'_>, bytes: &[u8], options: &WriteOptions) -> Result<Value, Box<Status>> {
+pub(super) fn read(call: &mut Call<'_>, bytes: &[u8], options: &WriteOptions) -> Result<Value, Box<Status>> {
     let bad = |message: String| Box::new(Status::bad_request(message));
     let document = yaml::parse(bytes)
         .map_err(|error| bad(format!("error decoding YAML: error converting YAML to JSON: {error}")))?;
@@ -100,7 +113,9 @@ fn read(call: &mut Call<'_>, bytes: &[u8], options: &WriteOptions) -> Result<Val
 /// What was merged is read and defaulted like an object that a client sent whole.
 fn complete(call: &Call<'_>, object: Value) -> Result<Value, Box<Status>> {
     let kind = call.kind();
-    let decoded = decode::decode(Json::from(object), kind.root_type())
+    let decoded = kind
+        .behaviour
+        .decode(Json::from(object), kind.root_type())
         .map_err(|error| Box::new(Status::bad_request(error.to_string())))?;
     let mut object = decoded.value;
     object.set("apiVersion", kind.api_version());

@@ -13,9 +13,9 @@ use crate::answer::{self, Answer};
 use crate::body::Body;
 use crate::call::Call;
 use crate::content::{self, Format};
-use crate::objects;
 use crate::query::{ListOptions, check_dry_run, refuse};
 use crate::representation::Representation;
+use crate::{definitions, objects};
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
@@ -195,6 +195,18 @@ pub(crate) async fn delete(call: &Call<'_>, name: &str, options: &DeleteOptions)
     }
 }
 
+/// Deletes one object as if nothing was said of how.
+pub(crate) async fn delete_plainly(call: &Call<'_>, name: &str) -> Result<(), Box<Status>> {
+    let options = DeleteOptions {
+        grace_seconds: None,
+        uid: None,
+        resource_version: None,
+        propagation: Propagation::Unset,
+        dry_run: false,
+    };
+    delete(call, name, &options).await.map(|_| ())
+}
+
 pub(super) fn check_preconditions(
     call: &Call<'_>,
     name: &str,
@@ -244,6 +256,10 @@ fn check_namespace_preconditions(
 /// Marks the object as being deleted where it has to wait; says whether it does.
 fn begin(call: &Call<'_>, object: &mut Value, options: &DeleteOptions) -> bool {
     let kind = call.kind();
+    if is_definition(kind) && !object["metadata"].has("deletionTimestamp") {
+        definitions::mark_deleted(object, &call.server.clock.timestamp());
+        return true;
+    }
     let grace = kind.behaviour.grace_seconds(object, options.grace_seconds).map(|seconds| seconds.max(0));
     let finalizers = finalizers(call, object, options.propagation);
     let held = !finalizers.is_empty();
@@ -261,6 +277,10 @@ fn begin(call: &Call<'_>, object: &mut Value, options: &DeleteOptions) -> bool {
         mark(call, object, grace.unwrap_or(0));
     }
     held || object["metadata"].number("deletionGracePeriodSeconds").unwrap_or(0) > 0
+}
+
+fn is_definition(kind: &setpoint_schema::Kind) -> bool {
+    &*kind.kind == "CustomResourceDefinition" && kind.group == "apiextensions.k8s.io"
 }
 
 fn is_namespace(kind: &setpoint_schema::Kind) -> bool {

@@ -118,7 +118,9 @@ fn too_large(asked: Revision, newest: Revision) -> Box<Status> {
 
 /// Answers with a list in the form that was asked for.
 pub(crate) fn show(call: &Call<'_>, found: &Found, representation: Representation) -> Answer {
-    let as_stored = representation.media == Media::Json && !representation.pretty && !call.served.is_converted();
+    let as_stored = representation.media == Media::Json
+        && !representation.pretty
+        && found.items.iter().all(|object| call.served.shows_as_stored(object));
     if representation.form == Form::Object && as_stored {
         return Ok(whole(call, found));
     }
@@ -126,7 +128,10 @@ pub(crate) fn show(call: &Call<'_>, found: &Found, representation: Representatio
     let values = || found.items.iter().map(|object| objects::shown(call.served, object)).collect::<Vec<Value>>();
     let shown = match representation.form {
         Form::Object => {
-            let items: Vec<Value> = values().into_iter().map(without_type).collect();
+            let items: Vec<Value> = match call.served.custom {
+                Some(_) => values(),
+                None => values().into_iter().map(without_type).collect(),
+            };
             json!({"kind": call.kind().list_kind, "apiVersion": call.kind().api_version(), "metadata": metadata(found), "items": items})
         }
         Form::Table => {
@@ -172,7 +177,7 @@ fn whole(call: &Call<'_>, found: &Found) -> Response<Body> {
         call.kind().api_version(),
         metadata(found)
     );
-    let body = pieces::list(head.into_bytes(), found.items.clone(), call.served.prefix.len());
+    let body = pieces::list(head.into_bytes(), found.items.clone(), call.served.list_skips);
     let mut response = answer::json(StatusCode::OK, "");
     *response.body_mut() = body;
     response

@@ -19,11 +19,16 @@ use crate::{content, objects};
 
 pub(super) async fn run(call: &mut Call<'_>, body: Body) -> Answer {
     let media = call.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
-    if media.split(';').next().unwrap_or("").trim() == super::apply::MEDIA {
+    if is_apply(media) {
         return super::apply::run(call, body).await;
     }
-    let outcome = apply(call, body, &mut |call, old, patched| patched(call, old)).await?;
+    let outcome = apply(call, body, Ownership::Open, &mut |call, old, patched| patched(call, old)).await?;
     update::answer(call, outcome)
+}
+
+/// Whether a media type is that of an apply.
+pub(super) fn is_apply(media: &str) -> bool {
+    media.split(';').next().unwrap_or("").trim() == super::apply::MEDIA
 }
 
 /// Applies the patch to a document of the call's kind.
@@ -31,6 +36,13 @@ pub(super) type Patched<'p> = dyn Fn(&mut Call<'_>, &Value) -> Result<Value, Box
 
 /// Makes the next version of a stored object with a patch: of the whole object, or of a view of it.
 pub(super) type Through<'t> = dyn FnMut(&mut Call<'_>, &Value, &Patched<'_>) -> Result<Value, Box<Status>> + Send + 't;
+
+/// Whether who makes the next version says who owns its fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ownership {
+    Open,
+    Told,
+}
 
 /// The kinds of patches.
 enum Patch<'a> {
@@ -42,17 +54,19 @@ enum Patch<'a> {
 pub(super) async fn apply(
     call: &mut Call<'_>,
     body: Body,
+    ownership: Ownership,
     through: &mut Through<'_>,
 ) -> Result<super::create::Outcome, Box<Status>> {
     let media = call.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("").to_owned();
     let media = media.split(';').next().unwrap_or("").trim().to_owned();
     let known =
         ["application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json"];
-    if !known.contains(&&*media) {
-        return Err(unsupported());
+    if !known.contains(&&*media) || call.served.custom.is_some() && media == known[2] {
+        return Err(unsupported(call));
     }
-    let options = WriteOptions::read(&call.query, "PatchOptions")?;
+    let mut options = WriteOptions::read(&call.query, "PatchOptions")?;
     options.check_not_forced()?;
+    options.applied = ownership == Ownership::Told;
     let bytes = content::read(body).await?;
     // What is not there can't be patched, however wrong the patch is.
     objects::find(&call.server.store.snapshot(), call.served, call.namespace, call.object_name())?;
@@ -71,7 +85,10 @@ pub(super) async fn apply(
     update::change(call, &options, &mut |call, old| through(call, old, &patched)).await
 }
 
-fn unsupported() -> Box<Status> {
+fn unsupported(call: &Call<'_>) -> Box<Status> {
+    if call.served.custom.is_some() {
+        return Box::new(Status::unsupported_media_type(&super::custom::PATCHES));
+    }
     let mut status = Status::unsupported_media_type(&[]);
     status.message = "415: Unsupported Media Type".to_owned();
     status.details = Some(setpoint_api::StatusDetails::default());
@@ -106,7 +123,7 @@ fn patched(
     };
     let invalid = |error: decode::DecodeError| invalid_patch(&shown(), &error.to_string());
     check_still_of(kind, &document, &shown)?;
-    let decoded = decode::decode(document, kind.root_type()).map_err(invalid)?;
+    let decoded = kind.behaviour.decode(document, kind.root_type()).map_err(invalid)?;
     let mut strict: Vec<Cow<'_, str>> = complaints.iter().map(|text| Cow::Borrowed(text.as_str())).collect();
     strict.extend(decoded.strict.into_iter().map(Cow::Owned));
     if !strict.is_empty() && validation == FieldValidation::Strict {

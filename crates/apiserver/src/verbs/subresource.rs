@@ -9,7 +9,7 @@ use http::{Method, StatusCode};
 use setpoint_api::Status;
 use setpoint_schema::normal::normalize;
 
-use super::{not_allowed, patch, show, update};
+use super::{custom, not_allowed, patch, show, update};
 use crate::answer::Answer;
 use crate::body::Body;
 use crate::call::Call;
@@ -22,7 +22,11 @@ use crate::{objects, tokens};
 pub(crate) use binding::bind;
 
 pub(super) async fn run(call: &mut Call<'_>, name: &str, method: &Method, body: Body) -> Answer {
-    let part = call.kind().subresource(name).ok_or_else(unknown_resource)?;
+    let is_custom = call.served.custom.is_some();
+    let part = call.kind().subresource(name).ok_or_else(|| match is_custom {
+        true => custom::unknown_part(call),
+        false => unknown_resource(),
+    })?;
     let verb = match method.as_str() {
         "GET" => "get",
         "PUT" => "update",
@@ -32,7 +36,7 @@ pub(super) async fn run(call: &mut Call<'_>, name: &str, method: &Method, body: 
         _ => return Err(not_allowed()),
     };
     if !part.verbs.iter().any(|known| known == verb) {
-        return Err(not_allowed());
+        return Err(if is_custom { custom::not_supported(call, verb) } else { not_allowed() });
     }
     match (name, verb) {
         ("scale", _) => scale::run(call, verb, body).await,

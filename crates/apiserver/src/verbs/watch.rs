@@ -20,7 +20,7 @@ use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::objects;
 use crate::query::ListOptions;
-use crate::registry::Served;
+use crate::registry::{Following, Served};
 use crate::representation::{self, Form, Include, Representation};
 use std::sync::Arc;
 
@@ -61,6 +61,7 @@ pub(super) fn run(call: &mut Call<'_>, options: &ListOptions) -> Answer {
         watcher: None,
         stopping: call.server.stopping.clone(),
         metrics: Arc::clone(&call.server.metrics),
+        following: call.server.kinds.follow(call.served),
     };
     let frames = stream::unfold(Some(stream), |state| async move {
         let mut stream = state?;
@@ -112,6 +113,8 @@ struct Stream {
     watcher: Option<Watcher>,
     stopping: watch::Receiver<bool>,
     metrics: Arc<Metrics>,
+    /// Ends the watch of a custom kind with the kind.
+    following: Option<Following>,
 }
 
 impl Stream {
@@ -126,12 +129,14 @@ impl Stream {
             }
         }
         let watcher = self.watcher.as_mut()?;
-        let (events, bookmark) = tokio::select! {
+        let (events, then) = tokio::select! {
             biased;
             () = stopped(&mut self.stopping) => return None,
-            events = watcher.next() => (events, false),
-            // The last events before it, so that the bookmark is never ahead of them.
-            () = tokio::time::sleep_until(self.next_bookmark), if self.bookmarks => (watcher.poll(), true),
+            events = watcher.next() => (events, Then::Events),
+            // The last events before it, so that the bookmark is never ahead of them, and that the deletion of the last
+            // object is seen before the end of its kind.
+            () = tokio::time::sleep_until(self.next_bookmark), if self.bookmarks => (watcher.poll(), Then::Bookmark),
+            () = replaced(&mut self.following) => (watcher.poll(), Then::End),
             () = tokio::time::sleep_until(self.ends) => return None,
         };
         match events {
@@ -141,11 +146,14 @@ impl Stream {
             }
             Err(error) => return self.end(End::Failed(error), out),
         }
-        if bookmark {
+        if then == Then::Bookmark {
             self.next_bookmark = Instant::now() + BOOKMARK_EVERY;
             self.writer.bookmark(watcher.revision(), false, &mut out);
         }
-        Some((out.into(), false))
+        match then {
+            Then::End if out.is_empty() => None,
+            then => Some((out.into(), then == Then::End)),
+        }
     }
 
     fn end(&self, end: End, mut out: Vec<u8>) -> Option<(Bytes, bool)> {
@@ -204,11 +212,29 @@ impl Stream {
             limit: None,
         };
         for object in snapshot.list(&query).items {
-            self.writer.object("ADDED", |out| out.extend_from_slice(object.json()), || objects::value(&object), out);
+            let as_stored = self.writer.served.shows_as_stored(&object);
+            let raw = |out: &mut Vec<u8>| out.extend_from_slice(object.json());
+            self.writer.object("ADDED", as_stored, raw, || objects::value(&object), out);
         }
         if marked {
             self.writer.bookmark(snapshot.revision(), true, out);
         }
+    }
+}
+
+/// What follows some events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Then {
+    Events,
+    Bookmark,
+    End,
+}
+
+/// Waits until the kind isn't served any more as it was when the watch began: clients come again and find what is.
+async fn replaced(following: &mut Option<Following>) {
+    match following {
+        Some(following) => following.replaced().await,
+        None => std::future::pending().await,
     }
 }
 
@@ -240,15 +266,23 @@ impl Writer {
             event.write_json(&mut json);
             serde_json::from_slice(&json).expect("what is stored was encoded by us")
         };
-        self.object(event.kind.as_str(), |out| event.write_json(out), value, out);
+        let as_stored = self.served.shows_as_stored(&event.object);
+        self.object(event.kind.as_str(), as_stored, |out| event.write_json(out), value, out);
     }
 
-    fn object(&mut self, kind: &str, raw: impl FnOnce(&mut Vec<u8>), value: impl FnOnce() -> Value, out: &mut Vec<u8>) {
+    fn object(
+        &mut self,
+        kind: &str,
+        as_stored: bool,
+        raw: impl FnOnce(&mut Vec<u8>),
+        value: impl FnOnce() -> Value,
+        out: &mut Vec<u8>,
+    ) {
         out.extend_from_slice(b"{\"type\":\"");
         out.extend_from_slice(kind.as_bytes());
         out.extend_from_slice(b"\",\"object\":");
         match self.representation.form {
-            Form::Object if !self.served.is_converted() => raw(out),
+            Form::Object if as_stored => raw(out),
             _ => {
                 let shown = self.shown(value());
                 serde_json::to_writer(&mut *out, &shown).expect("writing to memory does not fail");
