@@ -17,7 +17,7 @@ use crate::content::{self, Format};
 use crate::query::WriteOptions;
 use crate::{admission, allocation, objects, ownership};
 
-/// How often a change that named no version is tried again on a newer one.
+/// How often a change is tried again on a newer version.
 const CONFLICT_TRIES_MAX: usize = 16;
 
 pub(super) async fn run(call: &mut Call<'_>, body: Body) -> Answer {
@@ -72,7 +72,7 @@ pub(super) fn check_name(call: &Call<'_>, object: &mut Value) -> Result<(), Box<
 /// Makes the next version of an object from the present one. Called again if someone else was faster.
 pub(crate) type Make<'m> = dyn FnMut(&mut Call<'_>, &Value) -> Result<Value, Box<Status>> + Send + 'm;
 
-/// The way of every change: read, make, check, commit; from the start again if it named no version and someone was faster.
+/// The way of every change: read, make, check, commit; from the start again if someone was faster.
 pub(crate) async fn change(
     call: &mut Call<'_>,
     options: &WriteOptions,
@@ -84,7 +84,7 @@ pub(crate) async fn change(
         call.warnings.truncate(warnings);
         let name = call.object_name();
         let current = objects::find(&call.server.store.snapshot(), call.served, call.namespace, name)?;
-        let (step, named_version) = next(call, options, make, &current)?;
+        let step = next(call, options, make, &current)?;
         let key = objects::key(call.served, call.namespace, name);
         let expectation = Expectation::Unchanged(current.revision());
         let result = match step {
@@ -106,11 +106,8 @@ pub(crate) async fn change(
         };
         match result {
             Ok(outcome) => return Ok(outcome),
-            Err(CommitError::Conflict { .. } | CommitError::Missing { .. })
-                if !named_version && tries < CONFLICT_TRIES_MAX =>
-            {
-                tries += 1;
-            }
+            // One that named a version finds another now, and is refused.
+            Err(CommitError::Conflict { .. } | CommitError::Missing { .. }) if tries < CONFLICT_TRIES_MAX => tries += 1,
             Err(CommitError::Exists { .. }) if tries < CONFLICT_TRIES_MAX => tries += 1,
             Err(CommitError::Exists { key, .. }) => return Err(allocation::exhausted(&key)),
             Err(error) => return Err(objects::refusal(call.served, name, error)),
@@ -127,18 +124,18 @@ enum Step {
     Remove(Value, Vec<Change>),
 }
 
-/// What to do with the present object, and whether the client named the version it knows.
+/// What to do with the present object.
 fn next(
     call: &mut Call<'_>,
     options: &WriteOptions,
     make: &mut Make<'_>,
     current: &Arc<Object>,
-) -> Result<(Step, bool), Box<Status>> {
+) -> Result<Step, Box<Status>> {
     let kind = call.kind();
     let name = call.object_name();
     let old = objects::shown(call.served, current);
     let mut new = make(call, &old)?;
-    let named_version = check_version(call, &new, &old)?;
+    check_version(call, &new, &old)?;
     new.ensure("metadata").set("resourceVersion", old["metadata"]["resourceVersion"].clone());
     let subresource = call.subresource.unwrap_or("");
     new["metadata"].remove("selfLink");
@@ -160,13 +157,13 @@ fn next(
     managed::keep_times(&mut new, &old);
     if is_released(&new) {
         let beside = allocation::changes(call, Some(&old), None)?;
-        return Ok((Step::Remove(new, beside), named_version));
+        return Ok(Step::Remove(new, beside));
     }
     if new == old {
-        return Ok((Step::Nothing, named_version));
+        return Ok(Step::Nothing);
     }
     let beside = allocation::changes(call, Some(&old), Some(&new))?;
-    Ok((Step::Put(new, beside), named_version))
+    Ok(Step::Put(new, beside))
 }
 
 /// Being deleted, with nothing left to wait for.
@@ -181,12 +178,12 @@ pub(crate) fn is_released(object: &Value) -> bool {
         && !held_by_namespace
 }
 
-fn check_version(call: &Call<'_>, new: &Value, old: &Value) -> Result<bool, Box<Status>> {
+fn check_version(call: &Call<'_>, new: &Value, old: &Value) -> Result<(), Box<Status>> {
     let name = call.object_name();
     let given = new["metadata"].text("resourceVersion");
     if given.is_empty() || given == "0" {
         if call.kind().behaviour.allow_unconditional_update() {
-            return Ok(false);
+            return Ok(());
         }
         let path = Path::root("metadata");
         let zero = setpoint_api::BadValue::from(&serde_json::json!(0));
@@ -201,7 +198,7 @@ fn check_version(call: &Call<'_>, new: &Value, old: &Value) -> Result<bool, Box<
     if given != old["metadata"].text("resourceVersion") {
         return Err(Box::new(objects::modified(call.served, name)));
     }
-    Ok(true)
+    Ok(())
 }
 
 /// What Kubernetes calls a resource in its storage, where that differs: error messages quote it.

@@ -183,7 +183,10 @@ fn resized(call: &Call<'_>, old: &Value, scale: &Value, paths: &ScalePaths) -> R
     }
     let mut new = old.clone();
     let version = scale["metadata"].get("resourceVersion").cloned();
-    new.ensure("metadata").set_or_remove("resourceVersion", version);
+    // Custom kinds take no update without a version, but their scale does.
+    if version.is_some() || call.served.custom.is_none() {
+        new.ensure("metadata").set_or_remove("resourceVersion", version);
+    }
     let ways = ways(call, paths);
     let (before, after) = (old["metadata"].get("managedFields"), scale["metadata"].get("managedFields"));
     let managed = managed::from_scale(before, after, &as_versions(&ways), &call.kind().api_version());
