@@ -9,6 +9,7 @@ pub mod cache;
 pub mod children;
 pub mod clock;
 pub mod conditions;
+pub mod config;
 pub mod controller;
 pub mod create_or_patch;
 pub mod election;

@@ -1,0 +1,138 @@
+//! What can be set.
+
+use std::time::Duration;
+
+use crate::Key;
+use crate::cache::{InformerOptions, Target};
+use crate::controller::ControllerOptions;
+use crate::queue::QueueOptions;
+use crate::queue::limiter::{Bucket, Exponential, MaxOf};
+
+/// The settings of one controller.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// `workers`: how many keys are worked on at once.
+    pub workers: usize,
+    /// `queue`
+    pub queue: QueueSettings,
+    /// `reconcile`
+    pub reconcile: ReconcileSettings,
+    /// `cache`
+    pub cache: CacheSettings,
+}
+
+/// How a queue behaves.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueueSettings {
+    /// `queue.maxRetries`: failures in a row after which a key is given up until something changes; none for never.
+    pub max_retries: Option<u32>,
+    /// `queue.baseDelay`: the wait after the first failure of a key; it doubles with each.
+    pub base_delay: Duration,
+    /// `queue.maxDelay`: the longest wait.
+    pub max_delay: Duration,
+    /// `queue.qps`: retries per second, of all keys together.
+    pub qps: f64,
+    /// `queue.burst`: retries at once, of all keys together.
+    pub burst: u32,
+}
+
+/// How reconciles run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReconcileSettings {
+    /// `reconcile.timeout`: how long one may take.
+    pub timeout: Duration,
+    /// `reconcile.resyncPeriod`: how often all keys run without a reason; none for never.
+    pub resync_period: Option<Duration>,
+    /// `reconcile.maxConcurrent`: an upper bound on `workers`, for whoever runs many controllers on a small machine.
+    pub max_concurrent: usize,
+}
+
+/// How objects are followed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CacheSettings {
+    /// `cache.labelSelector`: only objects with these labels.
+    pub label_selector: Option<String>,
+    /// `cache.fieldSelector`: only objects with these fields.
+    pub field_selector: Option<String>,
+    /// `cache.pageSize`: objects per page of a list.
+    pub page_size: u32,
+    /// `cache.listTimeout`: how long one page may take.
+    pub list_timeout: Duration,
+    /// `cache.streamingLists`: whether to ask for the initial objects as a stream.
+    pub streaming_lists: bool,
+}
+
+/// The bounds of `workers` and `reconcile.maxConcurrent`: more than this many tasks only wait for each other.
+pub(super) const WORKERS_MAX: usize = 10_000;
+
+impl Default for Settings {
+    fn default() -> Self {
+        let cache = InformerOptions::<()>::default();
+        let options = ControllerOptions::default();
+        Settings {
+            workers: options.workers,
+            queue: QueueSettings {
+                max_retries: options.max_retries,
+                base_delay: Duration::from_millis(5),
+                max_delay: Duration::from_secs(1_000),
+                qps: 10.0,
+                burst: 100,
+            },
+            reconcile: ReconcileSettings {
+                timeout: options.reconcile_timeout,
+                resync_period: None,
+                max_concurrent: WORKERS_MAX,
+            },
+            cache: CacheSettings {
+                label_selector: None,
+                field_selector: None,
+                page_size: cache.page_size,
+                list_timeout: cache.list_timeout,
+                streaming_lists: cache.streaming_lists,
+            },
+        }
+    }
+}
+
+impl Settings {
+    /// The options of a controller with these settings.
+    pub fn controller_options(&self) -> ControllerOptions {
+        let exponential = Exponential::<Key>::new(self.queue.base_delay, self.queue.max_delay).once_per_window();
+        let bucket = Bucket::new(self.queue.qps, self.queue.burst);
+        let limiter = MaxOf::new(vec![Box::new(exponential), Box::new(bucket)]);
+        ControllerOptions {
+            workers: self.workers.min(self.reconcile.max_concurrent),
+            reconcile_timeout: self.reconcile.timeout,
+            max_retries: self.queue.max_retries,
+            queue: QueueOptions { limiter: Box::new(limiter), ..QueueOptions::default() },
+            ..ControllerOptions::default()
+        }
+    }
+
+    /// The options of an informer with these settings.
+    pub fn informer_options<K>(&self) -> InformerOptions<K> {
+        InformerOptions {
+            page_size: self.cache.page_size,
+            list_timeout: self.cache.list_timeout,
+            streaming_lists: self.cache.streaming_lists,
+            ..InformerOptions::default()
+        }
+    }
+
+    /// The target with the selectors of these settings, where they have any.
+    #[must_use]
+    pub fn target(&self, target: Target) -> Target {
+        Target {
+            label_selector: self.cache.label_selector.clone().or(target.label_selector),
+            field_selector: self.cache.field_selector.clone().or(target.field_selector),
+            ..target
+        }
+    }
+
+    /// What fits each key alone, but not together.
+    pub(super) fn check(&self, prefix: &str, errors: &mut Vec<String>) {
+        if self.queue.base_delay > self.queue.max_delay {
+            errors.push(format!("{prefix}queue.baseDelay: must not be longer than {prefix}queue.maxDelay"));
+        }
+    }
+}

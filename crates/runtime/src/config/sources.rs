@@ -1,0 +1,156 @@
+//! Where settings come from: each source is turned into assignments of values to keys.
+
+use serde_json::Value;
+
+use super::settings::Settings;
+use super::table::TABLE;
+
+/// Largest configuration file: far more than there are settings.
+pub const FILE_BYTES_MAX: usize = 1024 * 1024;
+
+/// The texts to read settings from. Reading files and the environment is up to the program.
+#[derive(Clone, Debug, Default)]
+pub struct Sources {
+    file: Option<String>,
+    prefix: String,
+    environment: Vec<(String, String)>,
+    flags: Vec<String>,
+}
+
+/// One value for one key.
+pub(super) struct Assignment {
+    pub(super) controller: Option<String>,
+    key: String,
+    value: Value,
+    source: String,
+}
+
+impl Sources {
+    /// Nothing: all settings are the built-in ones.
+    pub fn new() -> Sources {
+        Sources::default()
+    }
+
+    /// Reads this file's text, YAML or JSON.
+    #[must_use]
+    pub fn file(self, text: impl Into<String>) -> Sources {
+        Sources { file: Some(text.into()), ..self }
+    }
+
+    /// Reads variables whose names begin with the prefix: with `SHOP`, `SHOP_QUEUE_MAX_RETRIES` is `queue.maxRetries`, and
+    /// `SHOP_CONTROLLERS_WEB_APP_WORKERS` is `controllers.web-app.workers`. Others are left alone.
+    #[must_use]
+    pub fn environment(self, prefix: &str, variables: impl IntoIterator<Item = (String, String)>) -> Sources {
+        Sources { prefix: format!("{prefix}_"), environment: variables.into_iter().collect(), ..self }
+    }
+
+    /// Reads flags, each `--key=value` with the key as in the file: `--controllers.web.queue.qps=5`.
+    #[must_use]
+    pub fn flags(self, flags: impl IntoIterator<Item = String>) -> Sources {
+        Sources { flags: flags.into_iter().collect(), ..self }
+    }
+
+    pub(super) fn assignments(&self) -> (Vec<Assignment>, Vec<String>) {
+        let (mut found, mut errors) = (Vec::new(), Vec::new());
+        self.read_file(&mut found, &mut errors);
+        self.read_environment(&mut found);
+        self.read_flags(&mut found, &mut errors);
+        (found, errors)
+    }
+
+    fn read_file(&self, found: &mut Vec<Assignment>, errors: &mut Vec<String>) {
+        let Some(text) = &self.file else { return };
+        if text.len() > FILE_BYTES_MAX {
+            errors.push(format!("the file is larger than {FILE_BYTES_MAX} bytes"));
+            return;
+        }
+        match serde_saphyr::from_str::<Value>(text) {
+            Ok(Value::Null) => (),
+            Ok(Value::Object(fields)) => {
+                for (key, value) in fields {
+                    flatten(key, value, found);
+                }
+            }
+            Ok(_) => errors.push("the file must hold a map of settings".to_owned()),
+            Err(error) => errors.push(format!("the file can't be read: {error}")),
+        }
+    }
+
+    fn read_environment(&self, found: &mut Vec<Assignment>) {
+        for (name, text) in &self.environment {
+            let Some(rest) = name.strip_prefix(&self.prefix) else { continue };
+            let (controller, variable) = match rest.strip_prefix("CONTROLLERS_") {
+                Some(rest) => (Some(rest), rest),
+                None => (None, rest),
+            };
+            // A controller's name may hold any word, so the key is what the variable ends with.
+            let ends_with = |key: &str| match controller {
+                Some(rest) => rest.strip_suffix(&variable_of(key)).and_then(|rest| rest.strip_suffix('_')),
+                None => (variable == variable_of(key)).then_some(""),
+            };
+            let hit = TABLE.iter().find_map(|(key, _)| ends_with(key).map(|name| (key, name)));
+            let Some((key, controller_name)) = hit else { continue };
+            found.push(Assignment {
+                controller: controller.map(|_| controller_name.to_ascii_lowercase().replace('_', "-")),
+                key: (*key).to_owned(),
+                value: Value::from(text.as_str()),
+                source: name.clone(),
+            });
+        }
+    }
+
+    fn read_flags(&self, found: &mut Vec<Assignment>, errors: &mut Vec<String>) {
+        for flag in &self.flags {
+            match flag.strip_prefix("--").and_then(|rest| rest.split_once('=')) {
+                Some((key, value)) => found.push(assignment(key, Value::from(value), &format!("--{key}"))),
+                None => errors.push(format!("{flag}: must look like --key=value")),
+            }
+        }
+    }
+}
+
+impl Assignment {
+    pub(super) fn apply(self, settings: &mut Settings, errors: &mut Vec<String>) {
+        let name = match &self.controller {
+            Some(controller) => format!("controllers.{controller}.{}", self.key),
+            None => self.key.clone(),
+        };
+        let read = TABLE.iter().find(|(key, _)| *key == self.key).map(|(_, read)| read);
+        let outcome = read.map_or_else(|| Err("unknown setting".to_owned()), |read| read(settings, &self.value));
+        if let Err(why) = outcome {
+            errors.push(format!("{name}: {why} (from {})", self.source));
+        }
+    }
+}
+
+/// Names of controllers have no dots, so the third part and what follows is the key.
+fn assignment(key: &str, value: Value, source: &str) -> Assignment {
+    let own = key.strip_prefix("controllers.").and_then(|rest| rest.split_once('.'));
+    let (controller, key) = own.map_or((None, key), |(name, key)| (Some(name.to_owned()), key));
+    Assignment { controller, key: key.to_owned(), value, source: source.to_owned() }
+}
+
+fn flatten(key: String, value: Value, found: &mut Vec<Assignment>) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                flatten(format!("{key}.{name}"), value, found);
+            }
+        }
+        Value::Null if !TABLE.iter().any(|(known, _)| key.ends_with(known)) => (), // `queue:` with nothing below it
+        value => found.push(assignment(&key, value, "the file")),
+    }
+}
+
+/// `queue.maxRetries` is `QUEUE_MAX_RETRIES`.
+fn variable_of(key: &str) -> String {
+    let mut variable = String::new();
+    for letter in key.chars() {
+        match letter {
+            '.' => variable.push('_'),
+            _ if letter.is_ascii_uppercase() => variable.extend(['_', letter]),
+            _ => variable.push(letter.to_ascii_uppercase()),
+        }
+    }
+    variable
+}
