@@ -4,9 +4,11 @@
 //! - [`Informers`] shares informers between those who follow the same objects.
 //! - [`Cached`] is what an object must say of itself; views with few fields save memory.
 
+mod difference;
 mod event;
 mod informer;
 mod informers;
+mod lister;
 mod measure;
 mod object;
 mod reflector;
@@ -14,11 +16,14 @@ mod store;
 mod wire;
 
 #[cfg(test)]
+mod convergence;
+#[cfg(test)]
 mod tests;
 
 pub use event::Event;
-pub use informer::{Handler, Informer, InformerOptions, Lister, Progress, Registration, Transform};
+pub use informer::{Handler, Informer, InformerOptions, Progress, Registration, Transform};
 pub use informers::Informers;
+pub use lister::Lister;
 pub use object::{Cached, LeanMeta, LeanOwner, Owner};
 pub use reflector::{BACKOFF_MAX, BACKOFF_START, PAGE_SIZE};
 pub use store::{IndexFn, Memory, Snapshot};

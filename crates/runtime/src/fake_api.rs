@@ -31,6 +31,7 @@ struct Server {
     requests: Vec<String>,
     compacted: u64,
     no_streaming: bool,
+    no_bookmarks: bool,
     hidden: usize,
 }
 
@@ -87,6 +88,13 @@ impl FakeApi {
         self.0.lock().unwrap().objects.get(&(plural.to_owned(), key.to_owned())).cloned()
     }
 
+    /// Every ConfigMap's value by its key.
+    pub fn all(&self, plural: &str) -> BTreeMap<String, String> {
+        let server = self.0.lock().unwrap();
+        let objects = server.objects.iter().filter(|((known, _), _)| known == plural);
+        objects.map(|((_, key), object)| (key.clone(), object["data"]["value"].as_str().unwrap().to_owned())).collect()
+    }
+
     /// The next request whose line contains `what` is answered with this status.
     pub fn fail_next(&self, what: &'static str, code: u16, reason: &'static str) {
         self.0.lock().unwrap().faults.push_back((what, code, reason));
@@ -106,6 +114,11 @@ impl FakeApi {
 
     pub fn refuse_streaming(&self) {
         self.0.lock().unwrap().no_streaming = true;
+    }
+
+    /// Initial events come without an end, as from a server that doesn't know them.
+    pub fn forget_bookmarks(&self) {
+        self.0.lock().unwrap().no_bookmarks = true;
     }
 
     /// The next `count` events reach no watch.
@@ -215,7 +228,9 @@ impl Server {
             for (_, object) in self.objects.iter().filter(|((plural, _), _)| *plural == ask.plural) {
                 say(json!({"type": "ADDED", "object": object}));
             }
-            say(bookmark(self.version, true));
+            if !self.no_bookmarks {
+                say(bookmark(self.version, true));
+            }
         } else {
             let from: u64 = ask.query["resourceVersion"].parse().unwrap();
             if from < self.compacted {

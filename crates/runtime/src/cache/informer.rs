@@ -11,11 +11,13 @@ use kube::Client;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::difference::{changes, differences, is_known};
+use super::lister::Lister;
 use super::measure::Measured;
 use super::reflector::{self, PAGE_SIZE};
-use super::store::{Entry, IndexFn, Memory, Snapshot};
+use super::store::{Entry, IndexFn, Snapshot};
 use super::wire::Target;
-use super::{Cached, Event, compare_versions};
+use super::{Cached, Event};
 use crate::Key;
 use crate::clock::Chance;
 use crate::manager::{Lifecycle, RunError, Runnable};
@@ -156,7 +158,7 @@ impl<K: Cached> Informer<K> {
     /// Reads what it holds.
     #[must_use]
     pub fn lister(&self) -> Lister<K> {
-        Lister { core: self.core.clone() }
+        Lister::of(self.core.clone())
     }
 
     /// Finds objects by the values that a function gives them; see [`Snapshot::by_index`]. An index of the same name is
@@ -239,49 +241,6 @@ impl<K: Cached> Runnable for Informer<K> {
             }
             Ok(())
         })
-    }
-}
-
-/// Reads a cache. No lock is held by what it returns.
-pub struct Lister<K> {
-    core: Arc<Core<K>>,
-}
-
-impl<K> Clone for Lister<K> {
-    fn clone(&self) -> Self {
-        Self { core: self.core.clone() }
-    }
-}
-
-impl<K: Cached> Lister<K> {
-    /// The object of a key: `namespace/name` or `name`.
-    #[must_use]
-    pub fn get(&self, key: &str) -> Option<Arc<K>> {
-        self.core.read(|snapshot| snapshot.get(key))
-    }
-
-    /// Everything at this moment.
-    #[must_use]
-    pub fn snapshot(&self) -> Snapshot<K> {
-        self.core.read(Snapshot::clone)
-    }
-
-    /// How many objects there are.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.core.read(Snapshot::len)
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The memory that the objects take.
-    #[must_use]
-    pub fn memory(&self) -> Memory {
-        self.core.read(Snapshot::memory)
     }
 }
 
@@ -429,39 +388,4 @@ impl<K: Cached> Core<K> {
     fn handlers(&self) -> MutexGuard<'_, Vec<Listening<K>>> {
         self.handlers.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Whether `new` is no news: the same version, or one that came late.
-fn is_known<K: Cached>(old: &K, new: &K) -> bool {
-    old.uid() == new.uid()
-        && (old.resource_version() == new.resource_version()
-            || compare_versions(new.resource_version(), old.resource_version()).is_some_and(std::cmp::Ordering::is_lt))
-}
-
-/// The events for one object that is now `new`.
-fn changes<K: Cached>(old: Option<Arc<K>>, new: Arc<K>) -> Vec<Event<K>> {
-    match old {
-        None => vec![Event::Added { object: new, is_in_initial_list: false }],
-        // Another object of the same name: the deletion of the first was missed.
-        Some(old) if old.uid() != new.uid() => vec![
-            Event::Deleted { last: old, is_final_state_unknown: true },
-            Event::Added { object: new, is_in_initial_list: false },
-        ],
-        Some(old) => vec![Event::Updated { old, new }],
-    }
-}
-
-fn differences<K: Cached>(old: &Snapshot<K>, new: &OrdMap<Key, Entry<K>>, first: bool) -> Vec<Event<K>> {
-    let gone = old.objects.iter().filter(|(key, _)| !new.contains_key(*key));
-    let mut events: Vec<_> =
-        gone.map(|(_, entry)| Event::Deleted { last: entry.object.clone(), is_final_state_unknown: true }).collect();
-    for (key, entry) in new {
-        let object = entry.object.clone();
-        match old.get(key.as_str()) {
-            None => events.push(Event::Added { object, is_in_initial_list: first }),
-            Some(old) if old.uid() == object.uid() && old.resource_version() == object.resource_version() => {}
-            Some(old) => events.extend(changes(Some(old), object)),
-        }
-    }
-    events
 }

@@ -28,6 +28,9 @@ const SHORT_WATCH: Duration = Duration::from_secs(1);
 /// A watch is asked to last between once and twice this, so that not all clients come back at once. Same as client-go.
 const WATCH_SECONDS: u64 = 300;
 
+/// A watch that the server has not ended by then hangs on a connection that is no more.
+const WATCH_MAX: Duration = Duration::from_secs(2 * WATCH_SECONDS + 30);
+
 /// Follows for ever.
 pub async fn follow<K: Cached>(core: &Core<K>) {
     let mut reflector = Reflector {
@@ -98,6 +101,14 @@ impl From<kube::Error> for Failure {
     }
 }
 
+/// A server that doesn't know streaming lists may take the request for a plain watch, which says nothing when all
+/// objects have come. So silence is a refusal.
+fn silent() -> Failure {
+    let status =
+        Status::failure("the stream of initial objects fell silent before its end", "BadRequest").with_code(400);
+    Failure(kube::Error::Api(status.boxed()))
+}
+
 fn is_expired(status: &Status) -> bool {
     let too_large = status.code == 504 && status.message.contains("Too large resource version");
     status.code == 410 || matches!(status.reason.as_str(), "Expired" | "Gone") || too_large
@@ -150,15 +161,19 @@ impl<K: Cached> Reflector<'_, K> {
         ];
         let mut lines = pin!(wire::watch::<K>(&self.core.client, &self.core.target, &query).await?);
         let mut objects = OrdMap::new();
-        while let Some(line) = lines.next().await {
+        loop {
+            tokio::task::coop::consume_budget().await;
+            let Ok(line) = tokio::time::timeout(self.core.options.list_timeout, lines.next()).await else {
+                return Err(silent());
+            };
+            let Some(line) = line else { break };
             match line? {
                 Line::Changed(decoded) => self.put(&mut objects, decoded),
                 Line::Deleted(decoded) => drop(objects.remove(&decoded.value.key())),
                 Line::Bookmark { resource_version, ends_initial_events: true } => {
                     self.core.replace(objects, &resource_version);
                     self.unavailable = false;
-                    let started = Instant::now();
-                    return Ok(Some(self.apply(lines, started).await));
+                    return Ok(Some(self.apply(lines, Instant::now()).await));
                 }
                 Line::Bookmark { .. } | Line::Unreadable { .. } => {}
                 Line::Error(status) => return Err(kube::Error::Api(status).into()),
@@ -248,7 +263,16 @@ impl<K: Cached> Reflector<'_, K> {
         started: Instant,
     ) -> End {
         let mut quiet = true;
-        while let Some(line) = lines.next().await {
+        loop {
+            tokio::task::coop::consume_budget().await;
+            let Ok(line) = tokio::time::timeout_at(started + WATCH_MAX, lines.next()).await else {
+                tracing::debug!(
+                    path = self.core.target.path,
+                    "a watch outlived its time without an end and is dropped"
+                );
+                return End::Closed;
+            };
+            let Some(line) = line else { break };
             quiet = false;
             match line {
                 Ok(Line::Changed(decoded)) => self.core.upsert(decoded),

@@ -110,6 +110,26 @@ async fn a_server_without_streaming_is_listed_in_pages_from_its_cache() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_stream_of_initial_objects_that_never_ends_turns_into_a_list() {
+    let api = FakeApi::default();
+    api.put(PLURAL, config_map("a", "1"));
+    api.forget_bookmarks();
+    let start = Instant::now();
+    let bench = Bench::start(api, InformerOptions::default()).await;
+    assert_eq!((bench.values(), start.elapsed().as_secs()), (vec!["a=1".to_owned()], 60));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_hangs_is_dropped_and_resumed() {
+    let bench = Bench::streaming().await;
+    bench.api.hide_events(1);
+    bench.api.put(PLURAL, config_map("a", "2"));
+    let _ = bench.told_by(3).await;
+    assert_eq!(bench.values(), ["a=2", "b=1"]);
+    assert_eq!(bench.informer.progress().borrow().lists, 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_page_that_expired_turns_into_one_list_without_pages() {
     let api = FakeApi::default();
     api.refuse_streaming();
