@@ -18,6 +18,9 @@ pub const STALE_GIVE_UP: Duration = Duration::from_secs(60);
 /// Most writes per key that are waited for; the newest count, and versions only grow.
 const WRITES_MAX: usize = 64;
 
+/// With more keys than this, those whose writes nobody asked about for [`STALE_GIVE_UP`] are forgotten.
+const KEYS_MAX: usize = 10_000;
+
 /// The writes of each key that a cache may not have seen.
 #[derive(Clone)]
 pub struct Consistency {
@@ -44,6 +47,9 @@ impl Consistency {
             return;
         }
         let mut unseen = self.lock();
+        if unseen.len() >= KEYS_MAX {
+            unseen.retain(|_, noted| noted.since.elapsed() < STALE_GIVE_UP);
+        }
         let noted = unseen.entry(key.clone()).or_insert_with(|| Unseen { since: Instant::now(), writes: Vec::new() });
         noted.since = Instant::now();
         noted.writes.retain(|old| !writes.iter().any(|new| new.plural == old.plural && new.key == old.key));

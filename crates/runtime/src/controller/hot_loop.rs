@@ -49,7 +49,9 @@ impl HotLoopDetector {
     pub fn ran(&mut self, key: &Key, causes: &Causes, writes: &[Access]) -> Option<HotLoop> {
         let made: Vec<_> = writes.iter().filter(|write| write.is_success() && write.answer.is_some()).collect();
         let Some(last) = made.last() else {
-            self.keys.remove(key);
+            if self.keys.remove(key).is_some() {
+                self.order.retain(|known| known != key);
+            }
             return None;
         };
         let object = format!("{} {}", last.plural, last.key);

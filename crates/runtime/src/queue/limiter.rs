@@ -15,6 +15,14 @@ pub const BUCKET_QPS: f64 = 10.0;
 /// Retries at once over all keys of a queue. Same as client-go.
 pub const BUCKET_BURST: u32 = 100;
 
+/// What a delay means that no clock can show the end of.
+const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
+
+/// The end of a delay; any delay is fine.
+pub(super) fn later(now: Instant, delay: Duration) -> Instant {
+    now.checked_add(delay).unwrap_or_else(|| now + FAR)
+}
+
 /// Decides how long a key waits before its next try.
 pub trait Limiter<K>: Send {
     /// The delay from `now` for one more try of `key`.
@@ -74,7 +82,7 @@ impl<K: Clone + Eq + Hash + Send> Limiter<K> for Exponential<K> {
     fn delay(&mut self, key: &K, now: Instant) -> Duration {
         let first = self.span(0);
         let Some(failing) = self.failing.get(key) else {
-            self.failing.insert(key.clone(), Failing { failures: 1, until: now + first });
+            self.failing.insert(key.clone(), Failing { failures: 1, until: later(now, first) });
             return first;
         };
         if self.once_per_window && now < failing.until {
@@ -82,7 +90,8 @@ impl<K: Clone + Eq + Hash + Send> Limiter<K> for Exponential<K> {
         }
         let failures = failing.failures;
         let span = self.span(failures);
-        self.failing.insert(key.clone(), Failing { failures: failures.saturating_add(1), until: now + span });
+        let until = later(now, span);
+        self.failing.insert(key.clone(), Failing { failures: failures.saturating_add(1), until });
         span
     }
 

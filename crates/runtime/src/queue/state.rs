@@ -11,7 +11,7 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 use tokio::time::Instant;
 
 use super::cause::{Cause, Causes};
-use super::limiter::Limiter;
+use super::limiter::{Limiter, later};
 use super::stats::QueueStats;
 use super::{Priority, QueueOptions};
 
@@ -120,7 +120,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         if self.closed {
             return;
         }
-        let until = (self.now)() + delay;
+        let until = later((self.now)(), delay);
         let slot = self.slot_of(key);
         self.sequence += 1;
         let entry = self.sequence;

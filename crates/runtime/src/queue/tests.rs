@@ -81,6 +81,15 @@ async fn no_delay_adds_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_delay_without_end_is_no_trouble() {
+    let queue = WorkQueue::default();
+    queue.add_after(1, Duration::MAX);
+    queue.add_after(2, MS);
+    assert_eq!(queue.get().await.map(|item| *item.key()), Some(2));
+    assert!(timeout(Duration::from_secs(3600), queue.get()).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_key_due_before_another_was_added_comes_first() {
     let queue = WorkQueue::default();
     queue.add_after(1, 10 * MS);
