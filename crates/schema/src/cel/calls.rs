@@ -3,7 +3,7 @@
 use super::EvalError;
 use super::declared::Kind;
 use super::equality::{compare, equal, same_key, same_place};
-use super::value::{List, Map, Value};
+use super::value::{List, Made, Map, Value};
 use super::{convert, lists, network, patterns, resources, strings, times};
 
 pub(super) type Evaluated<'a> = Result<Value<'a>, EvalError>;
@@ -134,7 +134,7 @@ fn join<'a>(a: &List<'a>, b: &List<'a>) -> Evaluated<'a> {
             None => items.push(item),
         }
     }
-    Ok(Value::List(List::Items(items.into(), declared)))
+    Ok(Value::List(List::Items(Made::shared(items), declared)))
 }
 
 fn subtract<'a>(args: &[Value<'a>]) -> Evaluated<'a> {
@@ -242,7 +242,7 @@ fn insert<'a>(args: &[Value<'a>]) -> Evaluated<'a> {
         }
         found.push((key, value));
     }
-    Ok(Value::Map(Map::Entries(found.into())))
+    Ok(Value::map(found))
 }
 
 fn entries<'a>(map: &Map<'a>) -> Result<Vec<(Value<'a>, Value<'a>)>, EvalError> {

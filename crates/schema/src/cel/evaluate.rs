@@ -5,13 +5,16 @@ use std::sync::Arc;
 use super::cost::{self, Cost};
 use super::equality::equal;
 use super::plan::{Chain, Fold, Key, Link, Plan, Root, Step};
-use super::value::{List, Map, Text, Value};
+use super::value::{List, Text, Value, Weighed};
 use super::{Bindings, EvalError};
 
 type Evaluated<'a> = Result<Value<'a>, EvalError>;
 
 /// The most items that a list may be made of: adding lists costs little, however long they get.
 const LIST_ITEMS_MAX: usize = 1 << 20;
+
+/// The most parts that a value may have in all.
+const WEIGHT_MAX: u64 = 1 << 22;
 
 /// The value of an expression, and what it cost.
 pub(super) fn evaluate<'a>(plan: &'a Plan, bindings: &Bindings<'a>, limit: u64) -> (Evaluated<'a>, u64) {
@@ -142,17 +145,25 @@ impl<'a> Machine<'a> {
                 }
             }
         }
+        // What can be paid beforehand is, so that nothing is computed that is too dear.
+        let late = matches!(call.cost, Cost::Joined | Cost::NewItems);
+        if !late {
+            self.spend(call.cost.count(&given, &Value::Null))?;
+        }
         let value = match failed {
             Some(_) if call.name == "@not_strictly_false" => Ok(Value::Bool(true)),
             Some(error) => Err(error),
             None => (call.run)(&given).map_err(|error| error.named(call.name)),
         };
-        let cost = match &value {
-            Ok(value) => call.cost.count(&given, value),
-            Err(_) => call.cost.count(&given, &Value::Null),
-        };
-        self.spend(cost)?;
-        value
+        if late {
+            self.spend(call.cost.count(&given, value.as_ref().unwrap_or(&Value::Null)))?;
+        }
+        self.bounded(value?)
+    }
+
+    /// The value, if it can be gone over in reasonable time.
+    fn bounded(&self, value: Value<'a>) -> Evaluated<'a> {
+        if value.weight() > WEIGHT_MAX { Err(EvalError::CostExceeded) } else { Ok(value) }
     }
 
     fn list(&mut self, items: &'a [(Step, bool)]) -> Evaluated<'a> {
@@ -174,7 +185,7 @@ impl<'a> Machine<'a> {
             }
         }
         self.spend(cost::LIST)?;
-        failed.map_or_else(|| Ok(Value::list(found)), Err)
+        failed.map_or_else(|| self.bounded(Value::list(found)), Err)
     }
 
     fn map(&mut self, entries: &'a [(Step, Step, bool)]) -> Evaluated<'a> {
@@ -182,7 +193,7 @@ impl<'a> Machine<'a> {
         if !matches!(entries, Err(EvalError::CostExceeded)) {
             self.spend(cost::MAP)?;
         }
-        Ok(Value::Map(Map::Entries(Arc::new(entries?))))
+        self.bounded(Value::map(entries?))
     }
 
     fn entries(&mut self, entries: &'a [(Step, Step, bool)]) -> Result<Vec<(Value<'a>, Value<'a>)>, EvalError> {
@@ -224,7 +235,7 @@ impl<'a> Machine<'a> {
             found.push((Value::String(Text::Borrowed(field)), value));
         }
         self.spend(cost::STRUCT)?;
-        Ok(Value::Map(Map::Entries(Arc::new(found))))
+        self.bounded(Value::map(found))
     }
 
     fn fold(&mut self, fold: &'a Fold) -> Evaluated<'a> {
@@ -296,7 +307,7 @@ impl<'a> Machine<'a> {
             return Err(EvalError::CostExceeded);
         }
         Arc::make_mut(&mut items).extend(more.items()?);
-        Ok(Value::List(List::Items(items, declared)))
+        self.bounded(Value::List(List::Items(items, declared)))
     }
 
     /// The value of a chain, without what its first step costs.

@@ -9,6 +9,8 @@ use super::value::{List, Value};
 
 /// The most items of a list that is made from nothing.
 const RANGE_MAX: i64 = 1 << 20;
+/// The most items of a list that is made of lists.
+const ITEMS_MAX: usize = 1 << 20;
 
 pub(super) fn run(name: &str) -> Option<Run> {
     Some(match name {
@@ -138,6 +140,9 @@ fn flatten_into<'a>(list: &List<'a>, depth: i64, items: &mut Vec<Value<'a>>) -> 
         match item {
             Value::List(inner) if depth > 0 => flatten_into(&inner, depth - 1, items)?,
             other => items.push(other),
+        }
+        if items.len() > ITEMS_MAX {
+            return Err(EvalError::CostExceeded);
         }
     }
     Ok(())

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use super::EvalError;
 use super::calls::{Evaluated, Run, unfit};
 use super::url::Url;
-use super::value::{Map, Special, Value};
+use super::value::{Special, Value};
 
 pub(super) fn run(name: &str) -> Option<Run> {
     Some(match name {
@@ -67,7 +67,7 @@ fn of_url<'a>(args: &[Value<'a>], part: fn(&Url) -> Value<'static>) -> Evaluated
 fn query(url: &Url) -> Value<'static> {
     let list = |values: Vec<String>| Value::list(values.into_iter().map(Value::text).collect());
     let entries = url.parameters().into_iter().map(|(key, values)| (Value::text(key), list(values)));
-    Value::Map(Map::Entries(entries.collect::<Vec<_>>().into()))
+    Value::map(entries.collect())
 }
 
 /// An address without a zone, and not one kind within the other.

@@ -9,7 +9,7 @@ use super::calls::{self, Run};
 use super::check::{Checked, Reference};
 use super::cost::Cost;
 use super::tree::{Expr, Id, Literal, Loop, Tree};
-use super::value::{Map, Text, Value};
+use super::value::{Text, Value};
 
 /// One step.
 #[derive(Debug)]
@@ -262,7 +262,7 @@ impl<'a> Planner<'a> {
                         None => unique.push((key, value)),
                     }
                 }
-                Step::Constant(Value::Map(Map::Entries(Arc::new(unique))))
+                Step::Constant(Value::map(unique))
             }
             None => Step::Map(found.into()),
         })

@@ -4,6 +4,9 @@ use super::EvalError;
 use super::calls::{Evaluated, Run, unfit};
 use super::value::Value;
 
+/// The longest text that is made of others. What costs little must not take much memory.
+pub(super) const TEXT_BYTES_MAX: usize = 16 * 1024 * 1024;
+
 pub(super) fn run(name: &str) -> Option<Run> {
     Some(match name {
         "contains" => contains,
@@ -125,6 +128,13 @@ fn replace<'a>(args: &[Value<'a>]) -> Evaluated<'a> {
         [Value::String(text), Value::String(old), Value::String(new), Value::Int(times)] => (text, old, new, *times),
         _ => return unfit(),
     };
+    let (text_len, new_len) = (text.as_str().len(), new.as_str().len());
+    if (text_len + 1).saturating_mul(new_len) > TEXT_BYTES_MAX {
+        let places = text.as_str().matches(old.as_str()).count();
+        if places.saturating_mul(new_len) > TEXT_BYTES_MAX {
+            return Err(EvalError::CostExceeded);
+        }
+    }
     Ok(Value::text(match usize::try_from(times) {
         Ok(times) => text.as_str().replacen(old.as_str(), new.as_str(), times),
         Err(_) => text.as_str().replace(old.as_str(), new.as_str()),
@@ -196,6 +206,9 @@ fn join<'a>(args: &[Value<'a>]) -> Evaluated<'a> {
     for place in 0..list.len() {
         if place > 0 {
             joined.push_str(by);
+        }
+        if joined.len() > TEXT_BYTES_MAX {
+            return Err(EvalError::CostExceeded);
         }
         let item = list.get(place)?;
         match item.as_str() {

@@ -135,3 +135,176 @@ fn answer(expression: &str, environment: &Environment, bindings: &Bindings<'_>) 
     let Range { min, max } = program.estimate();
     format!("{}\t{value}\t{cost}\t{min}\t{max}", program.ty().shown())
 }
+
+#[test]
+fn no_expression_takes_forever() {
+    let doubled = |of: &str, step: &str, times: usize| format!("[{of}]{}", step.repeat(times));
+    for expression in [
+        doubled("[1]", ".map(a, a + a)", 60),
+        doubled("[1]", ".map(a, [a, a])", 60) + " == " + &doubled("[1]", ".map(a, [a, a])", 60),
+        doubled("'ab'", ".map(a, a.replace('', a))", 20),
+        doubled("'ab'", ".map(a, '%s%s%s%s%s%s%s%s'.format([a, a, a, a, a, a, a, a]))", 20),
+        doubled("[[1]]", ".map(a, [a, a].flatten())", 60),
+        "lists.range(1000000).distinct().size() > 0".to_owned(),
+        "lists.range(10000).all(x, lists.range(10000).all(y, x + y >= 0))".to_owned(),
+    ] {
+        let program = Program::compile(&expression, &Environment::default()).expect("sound");
+        let outcome = program.evaluate(&Bindings::default(), &mut Budget::full());
+        assert_eq!(outcome.err(), Some(EvalError::CostExceeded), "{expression}");
+    }
+}
+
+mod random {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Expressions of all shapes, most of them wrong.
+    fn expressions() -> impl Strategy<Value = String> {
+        let leaf = prop::sample::select(vec![
+            "1",
+            "-1",
+            "0",
+            "9223372036854775807",
+            "2u",
+            "0u",
+            "1.5",
+            "0.0",
+            "'a'",
+            "''",
+            "'é9'",
+            "b'x'",
+            "true",
+            "false",
+            "null",
+            "[]",
+            "{}",
+            "self",
+            "self.n",
+            "self.name",
+            "self.list",
+            "self.labels",
+            "self.ios",
+            "self.when",
+            "self.span",
+            "self.data",
+            "self.conds",
+            "self.nested",
+            "self.set",
+            "self.nul",
+            "x",
+            "duration('1h')",
+            "timestamp('2024-01-01T00:00:00Z')",
+            "quantity('1Gi')",
+            "ip('::1')",
+            "cidr('10.0.0.0/8')",
+            "url('https://a.b/c?d=e')",
+            "semver('1.2.3')",
+            "optional.none()",
+        ]);
+        leaf.prop_map(str::to_owned).prop_recursive(5, 40, 3, |inner| {
+            let two = (inner.clone(), inner.clone());
+            let operator = prop::sample::select(vec!["+", "-", "*", "/", "%", "==", "!=", "<", ">=", "in", "&&", "||"]);
+            let method = prop::sample::select(vec![
+                "size",
+                "startsWith",
+                "matches",
+                "split",
+                "replace",
+                "substring",
+                "indexOf",
+                "lastIndexOf",
+                "join",
+                "format",
+                "charAt",
+                "sum",
+                "min",
+                "max",
+                "sort",
+                "slice",
+                "flatten",
+                "distinct",
+                "getHours",
+                "find",
+                "findAll",
+                "orValue",
+                "value",
+                "first",
+                "containsIP",
+                "masked",
+                "add",
+                "compareTo",
+                "isGreaterThan",
+                "getQuery",
+                "contains",
+                "reverse",
+                "isSorted",
+            ]);
+            let function = prop::sample::select(vec![
+                "int",
+                "uint",
+                "double",
+                "string",
+                "bytes",
+                "bool",
+                "dyn",
+                "type",
+                "size",
+                "duration",
+                "timestamp",
+                "quantity",
+                "ip",
+                "cidr",
+                "url",
+                "semver",
+                "lists.range",
+                "optional.of",
+                "optional.ofNonZeroValue",
+                "strings.quote",
+                "isURL",
+            ]);
+            let loops = prop::sample::select(vec!["all", "exists", "exists_one", "filter", "map", "sortBy"]);
+            prop_oneof![
+                (two.clone(), operator).prop_map(|((a, b), operator)| format!("({a} {operator} {b})")),
+                (inner.clone(), method, prop::collection::vec(inner.clone(), 0..3))
+                    .prop_map(|(target, method, args)| format!("{target}.{method}({})", args.join(", "))),
+                (function, inner.clone()).prop_map(|(function, arg)| format!("{function}({arg})")),
+                (two.clone(), loops).prop_map(|((range, body), kind)| format!("{range}.{kind}(x, {body})")),
+                (inner.clone(), inner.clone(), inner.clone()).prop_map(|(a, b, c)| format!("({a} ? {b} : {c})")),
+                two.clone().prop_map(|(a, b)| format!("{a}[{b}]")),
+                two.clone().prop_map(|(a, b)| format!("dyn({a})[?{b}]")),
+                two.clone().prop_map(|(a, b)| format!("[{a}, {b}]")),
+                two.prop_map(|(a, b)| format!("{{{a}: {b}}}")),
+                inner.clone().prop_map(|a| format!("{a}.?k.orValue({a})")),
+                inner.prop_map(|a| format!("-{a}")),
+            ]
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        #[test]
+        fn no_expression_panics(expression in expressions()) {
+            let object: serde_json::Value = serde_json::from_str(OBJECT).expect("JSON");
+            let declared = Declared::root(&object["schema"]);
+            let mut environment = Environment::default();
+            environment.declare_schema("self", &declared);
+            environment.declare("x", Type::Dyn);
+            if let Ok(program) = Program::compile(&expression, &environment) {
+                let mut bindings = Bindings::default();
+                bindings.bind("self", Value::under(&object["self"], &declared).expect("an object"));
+                bindings.bind("x", Value::Int(1));
+                let mut budget = Budget::full();
+                let first = program.evaluate(&bindings, &mut budget).map(|value| value.to_string());
+                let second = program.evaluate(&bindings, &mut Budget::full()).map(|value| value.to_string());
+                prop_assert_eq!(first, second);
+            }
+        }
+
+        #[test]
+        fn no_text_panics(text in "[-a-z0-9 .,?:'\"\\\\(){}\\[\\]!&|+*/%<>=]{0,40}") {
+            let _ = Program::compile(&text, &Environment::default());
+        }
+    }
+}

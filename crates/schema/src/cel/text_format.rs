@@ -3,9 +3,10 @@
 use super::EvalError;
 use super::calls::{Evaluated, unfit};
 use super::convert::double_text;
+use super::strings::TEXT_BYTES_MAX;
 use super::time::seconds_text;
 use super::types::Type;
-use super::value::{List, Value};
+use super::value::{List, Value, Weighed};
 
 /// The most digits that a number may be shown with.
 const PRECISION_MAX: usize = 1000;
@@ -100,7 +101,12 @@ fn filled(pattern: &str, values: &List<'_>) -> Result<String, EvalError> {
                 if at >= values.len() {
                     return Err(EvalError::failed(format!("index {at} out of range")));
                 }
-                found.push_str(&clause(kind, precision, &values.get(at)?)?);
+                let value = values.get(at)?;
+                // A text of many parts is at least as long.
+                if found.len() as u64 + value.weight() + value.size() > TEXT_BYTES_MAX as u64 {
+                    return Err(EvalError::CostExceeded);
+                }
+                found.push_str(&clause(kind, precision, &value)?);
                 at += 1;
             }
         }

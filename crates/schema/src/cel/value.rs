@@ -65,7 +65,7 @@ pub enum List<'a> {
     /// Of the object, under the schema of the list.
     Json(&'a [Json], &'a Declared),
     /// Made while evaluating; the schema is that of the list that it was made from, if it says that order doesn't matter.
-    Items(Arc<Vec<Value<'a>>>, Option<&'a Declared>),
+    Items(Arc<Made<Value<'a>>>, Option<&'a Declared>),
 }
 
 /// A map, of the object or made while evaluating.
@@ -74,7 +74,60 @@ pub enum Map<'a> {
     /// Of the object, under its schema.
     Json(&'a serde_json::Map<String, Json>, &'a Declared),
     /// Made while evaluating; each key is there once.
-    Entries(Arc<Vec<(Value<'a>, Value<'a>)>>),
+    Entries(Arc<Made<(Value<'a>, Value<'a>)>>),
+}
+
+/// The parts of a list or map that was made while evaluating, and how many parts they have in all. Parts are shared, so
+/// what takes little memory may still take forever to go over.
+#[derive(Debug, Clone)]
+pub struct Made<T> {
+    parts: Vec<T>,
+    weight: u64,
+}
+
+impl<T: Weighed> Made<T> {
+    pub(super) fn shared(parts: Vec<T>) -> Arc<Self> {
+        let weight = parts.iter().fold(1, |weight: u64, part| weight.saturating_add(part.weight()));
+        Arc::new(Self { parts, weight })
+    }
+
+    pub(super) fn extend(&mut self, parts: Vec<T>) {
+        self.weight = parts.iter().fold(self.weight, |weight, part| weight.saturating_add(part.weight()));
+        self.parts.extend(parts);
+    }
+}
+
+impl<T> std::ops::Deref for Made<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        &self.parts
+    }
+}
+
+/// What has a number of parts in all.
+pub trait Weighed {
+    /// How many parts there are.
+    fn weight(&self) -> u64;
+}
+
+impl Weighed for Value<'_> {
+    fn weight(&self) -> u64 {
+        match self {
+            Value::List(List::Items(made, _)) => made.weight,
+            Value::Map(Map::Entries(made)) => made.weight,
+            Value::List(list) => 1 + list.len() as u64,
+            Value::Map(map) => 1 + map.len() as u64,
+            Value::Optional(Some(inner)) => inner.weight(),
+            _ => 1,
+        }
+    }
+}
+
+impl Weighed for (Value<'_>, Value<'_>) {
+    fn weight(&self) -> u64 {
+        self.0.weight().saturating_add(self.1.weight())
+    }
 }
 
 /// Values of the types that Kubernetes adds.
@@ -102,7 +155,12 @@ impl<'a> Value<'a> {
 
     /// A list made while evaluating.
     pub fn list(items: Vec<Value<'a>>) -> Self {
-        Self::List(List::Items(Arc::new(items), None))
+        Self::List(List::Items(Made::shared(items), None))
+    }
+
+    /// A map made while evaluating; each key must be there once.
+    pub(super) fn map(entries: Vec<(Value<'a>, Value<'a>)>) -> Self {
+        Self::Map(Map::Entries(Made::shared(entries)))
     }
 
     pub(super) fn special(special: Special) -> Self {
