@@ -3,6 +3,8 @@
 //! It speaks plain HTTP and asks nobody who they are: bind it to loopback, or to a network that only probes and Prometheus reach.
 
 mod answer;
+#[cfg(feature = "cpu-profile")]
+mod cpu;
 mod profile;
 
 use std::convert::Infallible;
@@ -17,6 +19,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
+#[cfg(feature = "cpu-profile")]
+pub use cpu::cpu_profile;
 pub use profile::{CpuFormat, Profiles};
 
 use crate::manager::{Lifecycle, Manager, RunError, Runnable};
