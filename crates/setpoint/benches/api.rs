@@ -3,6 +3,8 @@
 //! The server is a process of its own (the release binary); this process is the load generator, on the same machine. Each connection
 //! is an HTTP/2 connection of its own with one request in flight. Beside each rate stands the server's CPU time per operation,
 //! read from `/proc`: the figure that counts, because the rate also depends on the load generator.
+//!
+//! Words after `--` choose parts: `cargo bench -p setpoint --bench api -- verbs lists`.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -23,6 +25,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsConnector;
 
 const NAMESPACE: &str = "/api/v1/namespaces/default/configmaps";
+const APPLY: &str = "application/apply-patch+yaml";
 
 fn main() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
@@ -37,16 +40,33 @@ async fn run() {
     tokio::time::sleep(Duration::from_secs(3)).await;
     println!("idle: {:.2} % of a core", (server.cpu() - idle).as_secs_f64() / 3.0 * 100.0);
     for connections in [1, 32, 128] {
-        verbs(&server, connections).await;
+        if is_chosen(&format!("verbs{connections}")) {
+            verbs(&server, connections).await;
+        }
     }
-    lists(&server).await;
+    if is_chosen("template") {
+        template(&server).await;
+    }
+    if is_chosen("lists") {
+        lists(&server).await;
+    }
     for watchers in [100, 1000] {
-        watch(&server, watchers).await;
+        if is_chosen(&format!("watch{watchers}")) {
+            watch(&server, watchers).await;
+        }
     }
-    filled(server, directory.path()).await;
+    if is_chosen("filled") {
+        filled(server, directory.path()).await;
+    }
 }
 
-/// Create, get, merge patch and delete of 1 KB ConfigMaps.
+/// Whether a part is to run: all do, unless some are named.
+fn is_chosen(part: &str) -> bool {
+    let mut named = std::env::args().skip(1).filter(|word| !word.starts_with('-')).peekable();
+    named.peek().is_none() || named.any(|word| part.starts_with(&word))
+}
+
+/// Create, get, merge patch, apply and delete of 1 KB ConfigMaps.
 async fn verbs(server: &Server, connections: usize) {
     let count = match connections {
         1 => 2_000,
@@ -62,8 +82,54 @@ async fn verbs(server: &Server, connections: usize) {
         (Method::PATCH, format!("{NAMESPACE}/{}", name(i)), body, "application/merge-patch+json")
     };
     server.measure("merge patch", connections, count, patch).await;
+    let apply = |i: usize| {
+        let body = Bytes::from(format!(
+            r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{}","labels":{{"team":"a"}}}},"data":{{"applied":"{i}"}}}}"#,
+            name(i)
+        ));
+        (Method::PATCH, format!("{NAMESPACE}/{}?fieldManager=bench", name(i)), body, APPLY)
+    };
+    server.measure("apply, its manager is new", connections, count, apply).await;
+    let again = |i: usize| apply_whole(&name(i), i);
+    server.measure("apply of all of it by force", connections, count, again).await;
+    let changed = |i: usize| apply_whole(&name(i), i + 1);
+    server.measure("apply of one change", connections, count, changed).await;
     let delete = |i: usize| (Method::DELETE, format!("{NAMESPACE}/{}", name(i)), Bytes::new(), "");
     server.measure("delete", connections, count, delete).await;
+}
+
+/// Server-side apply of a whole ConfigMap.
+fn apply_whole(name: &str, number: usize) -> Call {
+    let whole = String::from_utf8_lossy(&config_map(name))
+        .replace(r#""data":{"#, &format!(r#""data":{{"applied":"{number}","#));
+    (Method::PATCH, format!("{NAMESPACE}/{name}?fieldManager=bench&force=true"), Bytes::from(whole), APPLY)
+}
+
+/// Server-side apply of a Deployment with 50 containers that 5 managers share: each has one variable in every container.
+async fn template(server: &Server) {
+    let path = "/apis/apps/v1/namespaces/default/deployments/shared";
+    let apply = |i: usize| {
+        let (manager, round) = (i % 5, i / 5);
+        let containers: Vec<serde_json::Value> = (0..50)
+            .map(|at| {
+                serde_json::json!({
+                    "name": format!("c{at}"), "image": "app:1",
+                    "env": [{"name": format!("M{manager}"), "value": format!("{round}")}]
+                })
+            })
+            .collect();
+        let object = serde_json::json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "shared"},
+            "spec": {
+                "selector": {"matchLabels": {"app": "shared"}},
+                "template": {"metadata": {"labels": {"app": "shared"}}, "spec": {"containers": containers}}
+            }
+        });
+        (Method::PATCH, format!("{path}?fieldManager=m{manager}"), Bytes::from(object.to_string()), APPLY)
+    };
+    server.run(1, 5, &apply).await;
+    server.measure("apply of 50 containers that 5 managers share", 1, 200, |i| apply(i + 5)).await;
+    server.run(1, 1, &|_| (Method::DELETE, path.to_owned(), Bytes::new(), "")).await;
 }
 
 async fn lists(server: &Server) {
@@ -74,22 +140,39 @@ async fn lists(server: &Server) {
     server.measure(&format!("list of {objects}"), 1, 20, whole).await;
     let selected = |_| (Method::GET, format!("{NAMESPACE}?labelSelector=shard%3Ds7"), Bytes::new(), "");
     server.measure(&format!("list of {objects} by label, 100 match"), 32, 2_000, selected).await;
-    let (mut connection, start) = (server.connect().await, Instant::now());
-    let mut token = String::new();
+    let delete = |i: usize| (Method::DELETE, format!("{NAMESPACE}/l{i}"), Bytes::new(), "");
+    server.run(32, objects / 2, &delete).await;
+    pages(server, 20).await;
+    server.run(32, objects / 2, &|i| delete(i + objects / 2)).await;
+}
+
+/// The whole collection in pages of 500, several times over.
+async fn pages(server: &Server, times: u32) {
+    let mut connection = server.connect().await;
+    let (cpu, start) = (server.cpu(), Instant::now());
     let mut pages = 0;
-    loop {
-        let path = format!("{NAMESPACE}?limit=500&continue={token}");
-        let bytes = send(&mut connection, (Method::GET, path, Bytes::new(), "")).await;
-        pages += 1;
-        let list: serde_json::Value = serde_json::from_slice(&bytes).expect("a list");
-        match list["metadata"]["continue"].as_str() {
-            Some(next) => token = next.to_owned(),
-            None => break,
+    for _ in 0..times {
+        let mut token = Some(String::new());
+        while let Some(next) = token {
+            let path = format!("{NAMESPACE}?limit=500&continue={next}");
+            let bytes = send(&mut connection, (Method::GET, path, Bytes::new(), "")).await;
+            token = continuation(&bytes);
+            pages += 1;
         }
     }
-    println!("list of {objects} in {pages} pages of 500, parsed by the client: {:?}", start.elapsed());
-    let delete = |i: usize| (Method::DELETE, format!("{NAMESPACE}/l{i}"), Bytes::new(), "");
-    server.run(32, objects, &delete).await;
+    println!(
+        "list in {} pages of 500: {:?}, {:?} of server CPU",
+        pages / times,
+        start.elapsed() / times,
+        (server.cpu() - cpu) / times
+    );
+}
+
+/// The token of the next page, from the metadata at the beginning of a list.
+fn continuation(list: &[u8]) -> Option<String> {
+    let head = String::from_utf8_lossy(&list[..list.len().min(1024)]);
+    let (_, rest) = head.split_once(r#""continue":""#)?;
+    rest.split('"').next().map(str::to_owned)
 }
 
 /// Creates with 8 in flight while many watch; how long an event takes from the start of its request to each watcher.
