@@ -62,9 +62,9 @@ impl Metrics {
         self.requests.get(labels).long_running.hold()
     }
 
-    /// Events were sent to watchers of this kind.
-    pub fn watch_events(&self, served: &Served, count: u64) {
-        self.watch_events.get(&RequestLabels::of_kind(served)).add(count);
+    /// Counts the events that are sent to watchers of this kind.
+    pub fn watch_events(&self, served: &Served) -> Arc<Counter> {
+        self.watch_events.get(&RequestLabels::of_kind(served))
     }
 
     /// Writes all figures.
@@ -173,7 +173,7 @@ mod tests {
         let metrics = Metrics::default();
         let labels = RequestLabels::new(Some(pods), "watch", None, Scope::Cluster);
         let (watch, write) = (metrics.long_running(&labels), metrics.in_flight(true));
-        metrics.watch_events(pods, 3);
+        metrics.watch_events(pods).add(3);
         let text = written(&metrics);
         let open = r#"apiserver_longrunning_requests{verb="WATCH",group="",version="v1",resource="pods",subresource="",scope="cluster",component="apiserver"}"#;
         check(&text, &format!("{open} 1"));

@@ -10,6 +10,7 @@
 //!
 //! Start at [`Store`], then [`Snapshot`] and [`Watcher`]; below them the embedded log, `embedded`.
 
+mod bell;
 mod change;
 mod disk;
 mod embedded;

@@ -9,6 +9,7 @@ use setpoint_api::kind::GroupResource;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::bell::{Bell, Listener};
 use crate::head::Head;
 use crate::snapshot::Snapshot;
 use crate::window::{Event, Window, WindowBounds};
@@ -50,6 +51,8 @@ struct Inner {
     /// Revisions between these (exclusive) were handed out and lost in a power cut; who saw them must list again.
     lost: Vec<(Revision, Revision)>,
     kept: BTreeMap<Revision, (Snapshot, Instant)>,
+    /// Nothing will be published any more.
+    closed: bool,
 }
 
 impl Inner {
@@ -85,39 +88,48 @@ impl State {
             origin,
             lost: Vec::new(),
             kept: BTreeMap::new(),
+            closed: false,
         };
         State { inner: RwLock::new(inner), bounds, revision: watch::Sender::new(origin) }
     }
 
-    /// Makes a group visible: its snapshot and its events at the same moment, then one wake-up per resource.
-    pub(crate) fn publish(&self, group: Group) {
+    /// Makes a group visible: its snapshot and its events at the same moment. Whoever publishes rings the bells when it has
+    /// answered: waking a thousand watchers takes longer than one writer should wait.
+    #[must_use]
+    pub(crate) fn publish(&self, group: Group) -> Vec<Arc<Bell>> {
         let revision = group.head.revision;
-        let mut touched: Vec<GroupResource> = Vec::new();
+        let mut bells: Vec<Arc<Bell>> = Vec::new();
         let mut guard = self.write();
         let inner = &mut *guard;
         for event in group.events {
             let resource = event.key.resource();
-            if !touched.contains(resource) {
-                touched.push(resource.clone());
+            if !inner.windows.contains_key(resource) {
+                inner.windows.insert(resource.clone(), Window::new(inner.origin, self.bounds));
             }
-            match inner.windows.get_mut(resource) {
-                Some(window) => window.push(event),
-                None => {
-                    let mut window = Window::new(inner.origin, self.bounds);
-                    let resource = resource.clone();
-                    window.push(event);
-                    inner.windows.insert(resource, window);
-                }
+            let window = inner.windows.get_mut(resource).expect("just made");
+            if !bells.iter().any(|bell| Arc::ptr_eq(bell, window.bell())) {
+                bells.push(Arc::clone(window.bell()));
             }
+            window.push(event);
         }
         inner.snapshot = Snapshot::new(group.head);
         drop(guard);
-        let inner = self.read();
-        for resource in &touched {
-            inner.windows[resource].announce(revision);
-        }
-        drop(inner);
         self.revision.send_replace(revision);
+        bells
+    }
+
+    /// Tells all watchers that nothing follows.
+    pub(crate) fn close(&self) {
+        let mut inner = self.write();
+        inner.closed = true;
+        let bells: Vec<_> = inner.windows.values().map(|window| Arc::clone(window.bell())).collect();
+        drop(inner);
+        bells.iter().for_each(|bell| bell.ring());
+    }
+
+    /// Whether nothing will be published any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.read().closed
     }
 
     /// Jumps over revisions that may have been handed out and lost.
@@ -182,17 +194,13 @@ impl State {
         inner.lost.retain(|(_, after)| *after > revision);
     }
 
-    /// A subscription to a resource's window for a watcher that has seen everything up to `from`.
-    pub(crate) fn subscribe(
-        &self,
-        resource: &GroupResource,
-        from: Revision,
-    ) -> Result<watch::Receiver<Revision>, Expired> {
+    /// A place at a resource's bell for a watcher that has seen everything up to `from`.
+    pub(crate) fn subscribe(&self, resource: &GroupResource, from: Revision) -> Result<Listener, Expired> {
         let mut inner = self.write();
         inner.check(resource, from)?;
         let (origin, bounds) = (inner.origin, self.bounds);
         let window = inner.windows.entry(resource.clone()).or_insert_with(|| Window::new(origin, bounds));
-        Ok(window.subscribe())
+        Ok(window.bell().listener())
     }
 
     /// Up to `limit` events after `seen` (a revision is never split), and the revision up to which they are complete.

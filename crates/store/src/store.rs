@@ -56,7 +56,7 @@ impl Store {
 
     /// Follows a resource from a revision on.
     pub fn watch(&self, request: WatchRequest) -> Result<Watcher, WatchError> {
-        Watcher::new(Arc::clone(&self.state), request, self.log.stopped())
+        Watcher::new(Arc::clone(&self.state), request)
     }
 
     /// Waits until the newest visible revision is at least `revision`.

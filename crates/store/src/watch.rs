@@ -1,12 +1,14 @@
 //! Following the changes of one resource from a known revision on.
 
 use std::fmt;
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use setpoint_api::Revision;
 use setpoint_api::kind::GroupResource;
-use tokio::sync::watch;
 
+use crate::bell::Listener;
 use crate::key::{Key, split};
 use crate::object::Object;
 use crate::selection::Selection;
@@ -51,23 +53,37 @@ impl WatchKind {
     }
 }
 
-/// One change as a watcher sees it.
+/// One change as a watcher sees it. All watchers share the change itself.
 #[derive(Clone, Debug)]
 pub struct WatchEvent {
     /// How the object changed.
     pub kind: WatchKind,
-    /// The object; the last selected version of one that is gone.
-    pub object: Arc<Object>,
-    /// The key of the object.
-    pub key: Key,
-    /// The revision of the change, which is the resourceVersion to show.
-    pub revision: Revision,
+    event: Arc<Event>,
 }
 
 impl WatchEvent {
+    /// The object; the last selected version of one that is gone.
+    pub fn object(&self) -> &Object {
+        let object = match self.kind {
+            WatchKind::Added | WatchKind::Modified => self.event.next.as_ref(),
+            WatchKind::Deleted => self.event.previous.as_ref(),
+        };
+        object.expect("an event is of an object that was selected")
+    }
+
+    /// The key of the object.
+    pub fn key(&self) -> &Key {
+        &self.event.key
+    }
+
+    /// The revision of the change, which is the resourceVersion to show.
+    pub fn revision(&self) -> Revision {
+        self.event.revision
+    }
+
     /// Appends the object's JSON with the event's resourceVersion.
     pub fn write_json(&self, out: &mut Vec<u8>) {
-        self.object.write_json_at(self.revision, out);
+        self.object().write_json_at(self.revision(), out);
     }
 }
 
@@ -106,38 +122,37 @@ pub struct Watcher {
     state: Arc<State>,
     request: WatchRequest,
     seen: Revision,
-    newest: watch::Receiver<Revision>,
-    closed: watch::Receiver<Option<String>>,
+    news: Listener,
 }
 
 impl Watcher {
-    pub(crate) fn new(
-        state: Arc<State>,
-        request: WatchRequest,
-        closed: watch::Receiver<Option<String>>,
-    ) -> Result<Watcher, WatchError> {
+    pub(crate) fn new(state: Arc<State>, request: WatchRequest) -> Result<Watcher, WatchError> {
         let newest = state.snapshot().revision();
         if request.from > newest {
             return Err(WatchError::Future { asked: request.from, newest });
         }
-        let newest = state.subscribe(&request.resource, request.from).map_err(WatchError::Expired)?;
-        Ok(Watcher { state, seen: request.from, request, newest, closed })
+        let news = state.subscribe(&request.resource, request.from).map_err(WatchError::Expired)?;
+        Ok(Watcher { state, seen: request.from, request, news })
     }
 
     /// Waits for selected events and returns them in order. May be dropped and called again without losing any.
     pub async fn next(&mut self) -> Result<Vec<WatchEvent>, WatchError> {
-        loop {
-            self.newest.mark_unchanged();
-            let events = self.poll()?;
-            if !events.is_empty() {
-                return Ok(events);
-            }
-            tokio::select! {
-                biased;
-                _ = self.closed.wait_for(Option::is_some) => return Err(WatchError::Closed),
-                changed = self.newest.changed() => changed.map_err(|_| WatchError::Closed)?,
-            }
+        poll_fn(|context| self.poll_next(context)).await
+    }
+
+    /// The same for those who poll.
+    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Vec<WatchEvent>, WatchError>> {
+        let events = self.poll()?;
+        if !events.is_empty() {
+            return Poll::Ready(Ok(events));
         }
+        self.news.listen(context.waker());
+        // What came before we listened rang for others.
+        let events = self.poll()?;
+        if !events.is_empty() {
+            return Poll::Ready(Ok(events));
+        }
+        if self.state.is_closed() { Poll::Ready(Err(WatchError::Closed)) } else { Poll::Pending }
     }
 
     /// Selected events that are there now; empty if there are none.
@@ -147,7 +162,7 @@ impl Watcher {
             let (events, complete) =
                 self.state.events_after(resource, self.seen, BATCH_EVENTS_MAX).map_err(WatchError::Expired)?;
             let done = events.is_empty();
-            let selected: Vec<_> = events.iter().filter_map(|event| select(&self.request, event)).collect();
+            let selected: Vec<_> = events.into_iter().filter_map(|event| select(&self.request, event)).collect();
             self.seen = self.seen.max(complete);
             if done || !selected.is_empty() {
                 return Ok(selected);
@@ -162,17 +177,18 @@ impl Watcher {
 }
 
 /// The event as someone who sees only the selected objects sees it.
-fn select(request: &WatchRequest, event: &Event) -> Option<WatchEvent> {
+fn select(request: &WatchRequest, event: Arc<Event>) -> Option<WatchEvent> {
     let path = event.key.path();
     if request.namespace.as_deref().is_some_and(|namespace| split(path).0 != Some(namespace)) {
         return None;
     }
-    let selected = |object: &&Arc<Object>| request.selection.matches(path, object);
-    let (kind, object) = match (event.previous.as_ref().filter(selected), event.next.as_ref().filter(selected)) {
-        (None, None) => return None,
-        (None, Some(next)) => (WatchKind::Added, next),
-        (Some(_), Some(next)) => (WatchKind::Modified, next),
-        (Some(previous), None) => (WatchKind::Deleted, previous),
+    let selected =
+        |object: &Option<Arc<Object>>| object.as_ref().is_some_and(|object| request.selection.matches(path, object));
+    let kind = match (selected(&event.previous), selected(&event.next)) {
+        (false, false) => return None,
+        (false, true) => WatchKind::Added,
+        (true, true) => WatchKind::Modified,
+        (true, false) => WatchKind::Deleted,
     };
-    Some(WatchEvent { kind, object: Arc::clone(object), key: event.key.clone(), revision: event.revision })
+    Some(WatchEvent { kind, event })
 }

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use setpoint_api::Revision;
-use tokio::sync::watch;
 
+use crate::bell::Bell;
 use crate::key::Key;
 use crate::object::Object;
 
@@ -54,12 +54,12 @@ pub(crate) struct Window {
     bytes: usize,
     bounds: WindowBounds,
     /// Tells watchers that there is something new: one wake-up for all events of a group.
-    newest: watch::Sender<Revision>,
+    bell: Arc<Bell>,
 }
 
 impl Window {
     pub(crate) fn new(floor: Revision, bounds: WindowBounds) -> Window {
-        Window { events: VecDeque::new(), floor, bytes: 0, bounds, newest: watch::Sender::new(floor) }
+        Window { events: VecDeque::new(), floor, bytes: 0, bounds, bell: Arc::default() }
     }
 
     pub(crate) fn floor(&self) -> Revision {
@@ -94,12 +94,8 @@ impl Window {
     }
 
     /// Wakes the watchers of this resource.
-    pub(crate) fn announce(&self, revision: Revision) {
-        self.newest.send_replace(revision);
-    }
-
-    pub(crate) fn subscribe(&self) -> watch::Receiver<Revision> {
-        self.newest.subscribe()
+    pub(crate) fn bell(&self) -> &Arc<Bell> {
+        &self.bell
     }
 
     /// Events after `revision`, oldest first.

@@ -261,7 +261,7 @@ fn the_edges_of_a_selection_are_added_and_deleted_with_the_revision_of_the_chang
             for (watcher, expected) in watchers.iter_mut().zip([by_label, by_field, None]) {
                 let events = watcher.poll().expect("kept");
                 assert_eq!(events.first().map(|event| event.kind), expected, "{color} {node}");
-                assert!(events.iter().all(|event| event.revision == committed.revision));
+                assert!(events.iter().all(|event| event.revision() == committed.revision));
                 let told = format!(r#""resourceVersion":"{}""#, committed.revision);
                 assert!(events.iter().all(|event| Seen::of(event).json.contains(&told)));
                 assert_eq!(watcher.revision(), committed.revision, "a bookmark moves without events, too");

@@ -1,5 +1,9 @@
 //! Following a collection: every change of its objects, from a revision on.
 
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -8,27 +12,29 @@ use http::{Response, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use serde_json::{Value, json};
+use setpoint_api::metrics::Counter;
 use setpoint_api::{Revision, Status};
 use setpoint_store::{Query, Selection, Snapshot, Store, WatchError, WatchEvent, WatchRequest, Watcher};
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 use crate::answer::{self, Answer};
 use crate::body::{Body, BoxError};
 use crate::call::Call;
 use crate::clock::Clock;
-use crate::metrics::Metrics;
 use crate::objects;
 use crate::query::ListOptions;
 use crate::registry::{Following, Served};
 use crate::representation::{self, Form, Include, Representation};
-use std::sync::Arc;
 
 /// A watch without a time-out ends after this time and up to as much again, so that clients spread over servers.
 const TIMEOUT_SECONDS_MIN: u64 = 1800;
 
 /// How often a bookmark tells how far the stream is.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+
+/// Room for what stands around an object in an event.
+const LINE_BYTES: usize = 64;
 
 /// The bookmark that ends the initial events carries this annotation.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
@@ -55,13 +61,11 @@ pub(super) fn run(call: &mut Call<'_>, options: &ListOptions) -> Answer {
         },
         writer,
         start: Some(start),
-        bookmarks: options.bookmarks,
-        ends: Instant::now() + Duration::from_secs(timeout),
-        next_bookmark: Instant::now() + BOOKMARK_EVERY,
+        over: Box::pin(over(call.server.stopping.clone(), Instant::now() + Duration::from_secs(timeout))),
+        bookmark: options.bookmarks.then(|| Box::pin(sleep(BOOKMARK_EVERY))),
         watcher: None,
-        stopping: call.server.stopping.clone(),
-        metrics: Arc::clone(&call.server.metrics),
-        following: call.server.kinds.follow(call.served),
+        replaced: call.server.kinds.follow(call.served).map(|following| Box::pin(replaced(following)) as Waiting),
+        sent: call.server.metrics.watch_events(call.served),
     };
     let frames = stream::unfold(Some(stream), |state| async move {
         let mut stream = state?;
@@ -102,19 +106,33 @@ impl Start {
     }
 }
 
+/// Something that is waited for as long as a watch is open.
+type Waiting = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// What is waited for between events is made once and kept: with many watchers, registering it anew for each event would
+/// cost more than the event.
 struct Stream {
     store: Store,
     request: WatchRequest,
     writer: Writer,
     start: Option<Start>,
-    bookmarks: bool,
-    ends: Instant,
-    next_bookmark: Instant,
+    /// The time is over, or the server goes down.
+    over: Waiting,
+    /// The next bookmark is due.
+    bookmark: Option<Pin<Box<Sleep>>>,
     watcher: Option<Watcher>,
-    stopping: watch::Receiver<bool>,
-    metrics: Arc<Metrics>,
-    /// Ends the watch of a custom kind with the kind.
-    following: Option<Following>,
+    /// A custom kind isn't served any more as it was.
+    replaced: Option<Waiting>,
+    sent: Arc<Counter>,
+}
+
+/// What a watch has to tell.
+enum News {
+    Events(Vec<WatchEvent>),
+    /// The events before it, so that it is never ahead of them.
+    Bookmark(Vec<WatchEvent>),
+    /// The events before the end, so that the deletion of the last object is seen before the end of its kind.
+    Last(Vec<WatchEvent>),
 }
 
 impl Stream {
@@ -128,32 +146,39 @@ impl Stream {
                 Err(end) => return self.end(end, out),
             }
         }
-        let watcher = self.watcher.as_mut()?;
-        let (events, then) = tokio::select! {
-            biased;
-            () = stopped(&mut self.stopping) => return None,
-            events = watcher.next() => (events, Then::Events),
-            // The last events before it, so that the bookmark is never ahead of them, and that the deletion of the last
-            // object is seen before the end of its kind.
-            () = tokio::time::sleep_until(self.next_bookmark), if self.bookmarks => (watcher.poll(), Then::Bookmark),
-            () = replaced(&mut self.following) => (watcher.poll(), Then::End),
-            () = tokio::time::sleep_until(self.ends) => return None,
+        let news = match poll_fn(|context| self.poll_news(context)).await {
+            Ok(news) => news,
+            Err(end) => return self.end(end, out),
         };
-        match events {
-            Ok(events) => {
-                self.metrics.watch_events(&self.writer.served, events.len() as u64);
-                events.iter().for_each(|event| self.writer.event(event, &mut out));
+        let (News::Events(events) | News::Bookmark(events) | News::Last(events)) = &news;
+        self.sent.add(events.len() as u64);
+        out.reserve(events.iter().map(|event| event.object().json().len() + LINE_BYTES).sum());
+        events.iter().for_each(|event| self.writer.event(event, &mut out));
+        match news {
+            News::Events(_) => Some((out.into(), false)),
+            News::Bookmark(_) => {
+                self.writer.bookmark(self.watcher.as_ref()?.revision(), false, &mut out);
+                Some((out.into(), false))
             }
-            Err(error) => return self.end(End::Failed(error), out),
+            News::Last(_) => (!out.is_empty()).then(|| (out.into(), true)),
         }
-        if then == Then::Bookmark {
-            self.next_bookmark = Instant::now() + BOOKMARK_EVERY;
-            self.writer.bookmark(watcher.revision(), false, &mut out);
+    }
+
+    fn poll_news(&mut self, context: &mut Context<'_>) -> Poll<Result<News, End>> {
+        if self.over.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Err(End::Over));
         }
-        match then {
-            Then::End if out.is_empty() => None,
-            then => Some((out.into(), then == Then::End)),
+        let Some(watcher) = &mut self.watcher else { return Poll::Ready(Err(End::Over)) };
+        if let Poll::Ready(events) = watcher.poll_next(context) {
+            return Poll::Ready(events.map(News::Events).map_err(End::Failed));
         }
+        if self.replaced.as_mut().is_some_and(|replaced| replaced.as_mut().poll(context).is_ready()) {
+            return Poll::Ready(watcher.poll().map(News::Last).map_err(End::Failed));
+        }
+        let Some(bookmark) = &mut self.bookmark else { return Poll::Pending };
+        ready!(bookmark.as_mut().poll(context));
+        bookmark.as_mut().reset(Instant::now() + BOOKMARK_EVERY);
+        Poll::Ready(watcher.poll().map(News::Bookmark).map_err(End::Failed))
     }
 
     fn end(&self, end: End, mut out: Vec<u8>) -> Option<(Bytes, bool)> {
@@ -197,8 +222,7 @@ impl Stream {
         tokio::select! {
             biased;
             () = self.store.reached(revision) => Ok(()),
-            () = stopped(&mut self.stopping) => Err(End::Over),
-            () = tokio::time::sleep_until(self.ends) => Err(End::Over),
+            () = self.over.as_mut() => Err(End::Over),
         }
     }
 
@@ -222,25 +246,18 @@ impl Stream {
     }
 }
 
-/// What follows some events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Then {
-    Events,
-    Bookmark,
-    End,
-}
-
 /// Waits until the kind isn't served any more as it was when the watch began: clients come again and find what is.
-async fn replaced(following: &mut Option<Following>) {
-    match following {
-        Some(following) => following.replaced().await,
-        None => std::future::pending().await,
-    }
+async fn replaced(mut following: Following) {
+    following.replaced().await;
 }
 
-/// Waits until the server goes down.
-async fn stopped(stopping: &mut watch::Receiver<bool>) {
-    let _ = stopping.wait_for(|stopping| *stopping).await;
+/// Waits until a watch has to end whatever happens.
+async fn over(mut stopping: watch::Receiver<bool>, ends: Instant) {
+    tokio::select! {
+        biased;
+        _ = stopping.wait_for(|stopping| *stopping) => {}
+        () = sleep_until(ends) => {}
+    }
 }
 
 /// Why a watch ends.
@@ -266,7 +283,7 @@ impl Writer {
             event.write_json(&mut json);
             serde_json::from_slice(&json).expect("what is stored was encoded by us")
         };
-        let as_stored = self.served.shows_as_stored(&event.object);
+        let as_stored = self.served.shows_as_stored(event.object());
         self.object(event.kind.as_str(), as_stored, |out| event.write_json(out), value, out);
     }
 

@@ -217,7 +217,8 @@ impl Replay<'_> {
                 events.push(self.head.apply(revision, change));
             }
         }
-        self.state.publish(Group { head: self.head.clone(), events });
+        // Nobody watches yet.
+        let _ = self.state.publish(Group { head: self.head.clone(), events });
         Ok(())
     }
 

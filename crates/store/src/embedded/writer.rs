@@ -143,6 +143,7 @@ impl Writer {
         };
         // Watchers and waiters learn it before any reply does, so that nobody asks again.
         self.stopped.send_replace(Some(why.clone()));
+        self.state.close();
         let mut closers: Vec<_> = closed.into_iter().collect();
         while let Some(request) = requests.recv().await {
             match request {
@@ -243,6 +244,7 @@ impl Writer {
 
     /// Writes a group, makes it durable if it must be, publishes it, then answers.
     async fn write(&mut self, pending: Pending) -> Result<(), Fatal> {
+        let mut bells = Vec::new();
         if pending.group.commits() > 0 {
             let commits = u64::from(pending.group.commits());
             let unsynced = self.head.revision.get() - self.durable.get();
@@ -264,11 +266,12 @@ impl Writer {
                 }
             }
             self.meters.commits.add(commits);
-            self.state.publish(Group { head: self.head.clone(), events: pending.events });
+            bells = self.state.publish(Group { head: self.head.clone(), events: pending.events });
         }
         for (reply, result) in pending.replies {
             let _ = reply.send(result);
         }
+        bells.iter().for_each(|bell| bell.ring());
         Ok(())
     }
 

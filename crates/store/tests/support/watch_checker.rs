@@ -70,7 +70,7 @@ impl Seen {
         let mut json = Vec::new();
         event.write_json(&mut json);
         let json = String::from_utf8(json).expect("JSON is UTF-8");
-        Seen { kind: event.kind, key: event.key.clone(), revision: event.revision, json }
+        Seen { kind: event.kind, key: event.key().clone(), revision: event.revision(), json }
     }
 }
 
