@@ -53,20 +53,23 @@ impl Table {
     /// Entries in order, of one namespace or all, behind the path `after`.
     pub(crate) fn scan<'a>(
         &'a self,
-        namespace: Option<&'a str>,
+        namespace: Option<&str>,
         after: Option<&str>,
     ) -> impl Iterator<Item = (&'a Arc<str>, &'a Entry)> + use<'a> {
-        let prefix = namespace.map(|namespace| format!("{namespace}/"));
-        let from = match (after, &prefix) {
-            (Some(after), Some(prefix)) if after < prefix.as_str() => Bound::Included(prefix.clone()),
-            (Some(after), _) => Bound::Excluded(after.to_owned()),
-            (None, Some(prefix)) => Bound::Included(prefix.clone()),
+        // Between the slash and the byte that follows it are all paths of a namespace: none needs to be read to know.
+        let (start, end) = match namespace {
+            Some(namespace) => (Some(format!("{namespace}/")), Some(format!("{namespace}0"))),
+            None => (None, None),
+        };
+        let from = match (after, start.as_deref()) {
+            (Some(after), Some(start)) if after < start => Bound::Included(start),
+            (Some(after), _) => Bound::Excluded(after),
+            (None, Some(start)) => Bound::Included(start),
             (None, None) => Bound::Unbounded,
         };
-        let range = (from.as_ref().map(String::as_str), Bound::Unbounded);
-        self.entries
-            .range::<_, str>(range)
-            .take_while(move |(path, _)| prefix.as_ref().is_none_or(|prefix| path.starts_with(prefix.as_str())))
+        let is_behind = after.zip(end.as_deref()).is_some_and(|(after, end)| after >= end);
+        let to = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        (!is_behind).then(|| self.entries.range::<_, str>((from, to))).into_iter().flatten()
     }
 
     /// Puts or removes one object and returns what was there.
