@@ -12,8 +12,9 @@ use setpoint_store::Object;
 
 use crate::body::Body;
 
-/// Size of a piece: large enough that writing it is cheap, small enough that many readers don't fill the memory.
-const PIECE_BYTES: usize = 128 * 1024;
+/// Size of a piece: large enough that writing it is cheap, small enough that it is still in the processor's cache when it is
+/// encrypted, and that many readers don't fill the memory.
+const PIECE_BYTES: usize = 32 * 1024;
 
 /// The items of a list between its head and `]}`. Of each object the first `skip` bytes (what it is) are left out, but for
 /// the brace.

@@ -5,6 +5,7 @@
 
 mod caller;
 mod connection;
+mod gathered;
 mod requests;
 mod tls;
 

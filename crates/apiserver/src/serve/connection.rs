@@ -1,11 +1,13 @@
 //! One connection: its handshake, its protocol, its end.
 
 use std::convert::Infallible;
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::io;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::{Request, Response};
@@ -21,6 +23,7 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::task::TaskTracker;
 
 use super::caller::Caller;
+use super::gathered::Gathered;
 use super::requests::Requests;
 use super::{Limits, Tls, stopped};
 use crate::body::Body;
@@ -108,29 +111,33 @@ impl Connections {
         let begun = Arc::new(AtomicBool::new(false));
         let caller = Caller::of(session, &self.tls);
         let requests = Requests { service, caller, address, begun: Arc::clone(&begun) };
-        let io = TokioIo::new(stream);
         let ended = if is_http2 {
-            let connection = self.http2.serve_connection(io, requests);
-            self.drive(connection, |connection| connection.graceful_shutdown(), &begun, stop).await
+            let output = Gathered::new(stream);
+            let connection = self.http2.serve_connection(TokioIo::new(output.clone()), requests);
+            let send = |context: &mut Context<'_>| output.poll_send(context);
+            self.drive(connection, |connection| connection.graceful_shutdown(), send, &begun, stop).await
         } else {
-            let connection = self.http1.serve_connection(io, requests).with_upgrades();
-            self.drive(connection, |connection| connection.graceful_shutdown(), &begun, stop).await
+            let connection = self.http1.serve_connection(TokioIo::new(stream), requests).with_upgrades();
+            let sent = |_: &mut Context<'_>| Poll::Ready(Ok(()));
+            self.drive(connection, |connection| connection.graceful_shutdown(), sent, &begun, stop).await
         };
         if let Err(error) = ended {
             tracing::debug!(%address, %error, "connection ended early");
         }
     }
 
-    async fn handshake(&self, stream: TcpStream) -> std::io::Result<TlsStream<TcpStream>> {
+    async fn handshake(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         set_up(&stream)?;
         timeout(self.limits.handshake, self.acceptor.accept(stream)).await?
     }
 
-    /// Runs a connection until it ends, or until the server stops and the grace time is over.
+    /// Runs a connection until it ends, or until the server stops and the grace time is over. After each of its steps
+    /// `send` sends what it has gathered.
     async fn drive<C: Future<Output = hyper::Result<()>>>(
         &self,
         connection: C,
         finish: fn(Pin<&mut C>),
+        send: impl Fn(&mut Context<'_>) -> Poll<io::Result<()>>,
         begun: &AtomicBool,
         mut stop: watch::Receiver<bool>,
     ) -> hyper::Result<()> {
@@ -142,7 +149,7 @@ impl Connections {
         loop {
             tokio::select! {
                 biased;
-                ended = connection.as_mut() => return ended,
+                ended = step_by_step(connection.as_mut(), &send) => return ended,
                 () = stop.as_mut() => break,
                 () = first_request.as_mut(), if silent => match begun.load(Ordering::Relaxed) {
                     true => silent = false,
@@ -151,11 +158,27 @@ impl Connections {
             }
         }
         finish(connection.as_mut());
-        timeout(self.limits.grace, connection).await.unwrap_or(Ok(()))
+        timeout(self.limits.grace, step_by_step(connection, &send)).await.unwrap_or(Ok(()))
     }
 }
 
-fn set_up(stream: &TcpStream) -> std::io::Result<()> {
+/// A connection to its end, with what it has gathered sent after each of its steps.
+async fn step_by_step<C: Future<Output = hyper::Result<()>>>(
+    mut connection: Pin<&mut C>,
+    send: impl Fn(&mut Context<'_>) -> Poll<io::Result<()>>,
+) -> hyper::Result<()> {
+    poll_fn(|context| {
+        let ended = connection.as_mut().poll(context);
+        match send(context) {
+            // Nobody takes it any more, so nobody waits for the rest either.
+            Poll::Ready(Err(_)) if ended.is_pending() => Poll::Ready(Ok(())),
+            _ => ended,
+        }
+    })
+    .await
+}
+
+fn set_up(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?; // Answers are whole when they are written: waiting to fill a packet only delays them.
     sockopt::set_socket_keepalive(stream, true)?;
     sockopt::set_tcp_keepidle(stream, KEEP_ALIVE.0)?;
