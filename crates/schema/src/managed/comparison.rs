@@ -48,12 +48,12 @@ struct Delta {
 }
 
 impl Delta {
-    fn add(&mut self, step: &Element, below: Self) {
+    fn add(&mut self, step: impl Fn() -> Element, below: Self) {
         for (mine, theirs) in
             [(&mut self.removed, below.removed), (&mut self.modified, below.modified), (&mut self.added, below.added)]
         {
             if !theirs.is_empty() {
-                mine.children.add(step.clone(), theirs);
+                mine.children.add(step(), theirs);
             }
         }
     }
@@ -63,7 +63,7 @@ impl Delta {
             [(&mut self.removed, other.removed), (&mut self.modified, other.modified), (&mut self.added, other.added)]
         {
             mine.member |= theirs.member;
-            mine.children = mine.children.union(&theirs.children);
+            mine.children.unite(theirs.children);
         }
     }
 }
@@ -117,7 +117,7 @@ fn compare_fields(old: Option<&Map<String, Value>>, new: Option<&Map<String, Val
     for name in new.keys().chain(gone) {
         let Some(form) = map.child(name) else { continue };
         let below = compare(old.get(name), new.get(name), form);
-        delta.add(&Element::field(name), below);
+        delta.add(|| Element::field(name), below);
     }
     delta
 }
@@ -129,7 +129,7 @@ fn compare_items(old: Option<&Vec<Value>>, new: Option<&Vec<Value>>, list: ListA
     for step in steps {
         let before = old.get(step).map_or(&[][..], Vec::as_slice);
         let after = new.get(step).map_or(&[][..], Vec::as_slice);
-        delta.add(step, compare_same_items(before, after, list.item));
+        delta.add(|| step.clone(), compare_same_items(before, after, list.item));
     }
     delta
 }

@@ -65,6 +65,11 @@ impl FieldSet {
         self.entries.iter()
     }
 
+    /// The same, to change what is held there. Nothing may be left empty.
+    pub(super) fn entries_mut(&mut self) -> impl Iterator<Item = (&Element, &mut Entry)> {
+        self.entries.iter_mut()
+    }
+
     /// Puts an entry at a step, if there is anything in it; what was there is kept.
     pub fn add(&mut self, step: Element, entry: Entry) {
         if entry.is_empty() {
@@ -72,11 +77,32 @@ impl FieldSet {
         }
         let slot = self.entries.entry(step).or_default();
         slot.member |= entry.member;
-        if slot.children.is_empty() {
-            slot.children = entry.children;
-        } else {
-            slot.children = slot.children.union(&entry.children);
+        slot.children.unite(entry.children);
+    }
+
+    /// Adds all paths of another.
+    pub fn unite(&mut self, other: Self) {
+        if self.entries.is_empty() {
+            *self = other;
+            return;
         }
+        for (step, entry) in other.entries {
+            self.add(step, entry);
+        }
+    }
+
+    /// Takes away the paths of another. A path stays if only its parent is in the other.
+    pub fn subtract(&mut self, other: &Self) {
+        if other.is_empty() {
+            return;
+        }
+        self.entries.retain(|step, mine| {
+            if let Some(theirs) = other.entries.get(step) {
+                mine.member &= !theirs.member;
+                mine.children.subtract(&theirs.children);
+            }
+            !mine.is_empty()
+        });
     }
 
     /// All paths, in the order of messages: what is at a step before what is below any.
@@ -89,9 +115,7 @@ impl FieldSet {
     /// Paths in either.
     pub fn union(&self, other: &Self) -> Self {
         let mut all = self.clone();
-        for (step, entry) in &other.entries {
-            all.add(step.clone(), entry.clone());
-        }
+        all.unite(other.clone());
         all
     }
 
@@ -107,12 +131,9 @@ impl FieldSet {
 
     /// Paths of this set that are not in the other. A path stays if only its parent is in the other.
     pub fn difference(&self, other: &Self) -> Self {
-        self.combine(other, |mine, theirs| match theirs {
-            None => mine.clone(),
-            Some(theirs) => {
-                Entry { member: mine.member && !theirs.member, children: mine.children.difference(&theirs.children) }
-            }
-        })
+        let mut left = self.clone();
+        left.subtract(other);
+        left
     }
 
     /// Paths of this set that are neither in the other nor below a path in the other.

@@ -140,17 +140,17 @@ impl Managers {
         self.by_identity.remove(identity)
     }
 
-    /// Keeps each manager with what is made of its set; those that are left with nothing go.
-    pub fn map_sets(self, mut make: impl FnMut(&str, &Owner) -> FieldSet) -> Self {
-        let kept = self.by_identity.into_iter().filter_map(|(identity, mut owner)| {
-            owner.set = make(&identity, &owner);
-            (!owner.set.is_empty()).then_some((identity, owner))
+    /// Changes the set of each manager; those that are left with nothing go.
+    pub fn map_sets(mut self, mut change: impl FnMut(&str, &mut Owner)) -> Self {
+        self.by_identity.retain(|identity, owner| {
+            change(identity, owner);
+            !owner.set.is_empty()
         });
-        Self { by_identity: kept.collect() }
+        self
     }
 
     /// Keeps the managers for which this holds.
-    pub fn retain(&mut self, mut keep: impl FnMut(&Owner) -> bool) {
+    pub fn retain(&mut self, mut keep: impl FnMut(&mut Owner) -> bool) {
         self.by_identity.retain(|_, owner| keep(owner));
     }
 

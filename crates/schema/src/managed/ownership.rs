@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use serde_json::Value;
 
@@ -86,12 +87,15 @@ impl Rules<'_> {
     pub fn update(&self, live: &Value, new: &Value, managers: Managers, writer: &Manager, time: &str) -> Managers {
         let managers = self.fit(managers);
         let changes = self.changes(live, new, &managers);
-        let mut managers = managers.map_sets(|_, owner| self.left(owner, &changes));
+        let mut managers = managers.map_sets(|_, owner| self.leave(owner, &changes));
         let own = &changes[self.api_version];
-        let taken = own.modified.union(&own.added).difference(&never_owned());
-        if !taken.is_empty() {
+        let mut set = own.modified.union(&own.added);
+        set.subtract(&NEVER);
+        if !set.is_empty() {
             let identity = writer.identity(self.api_version);
-            let set = managers.get(&identity).map_or_else(|| taken.clone(), |before| taken.union(&before.set));
+            if let Some(before) = managers.remove(&identity) {
+                set.unite(before.set);
+            }
             managers.insert(Owner {
                 manager: writer.clone(),
                 api_version: self.api_version.to_owned(),
@@ -126,21 +130,21 @@ impl Rules<'_> {
             return Err(conflicts);
         }
         let managers = managers.map_sets(|other, owner| match other == identity {
-            true => owner.set.difference(&never_owned()),
-            false => self.left(owner, &changes),
+            true => owner.set.subtract(&NEVER),
+            false => self.leave(owner, &changes),
         });
         Ok(Outcome { changed: order(live, &object).is_ne(), object, managers })
     }
 
     /// Managers whose version is served, with sets that fit the types of today.
     fn fit(&self, mut managers: Managers) -> Managers {
-        managers.retain(|owner| self.form_in(&owner.api_version).is_some());
-        for identity in managers.iter().map(|(identity, _)| identity.clone()).collect::<Vec<_>>() {
-            if let Some(mut owner) = managers.remove(&identity) {
-                owner.set = self.form_in(&owner.api_version).map_or_else(FieldSet::new, |form| owner.set.fitted(form));
-                managers.insert(owner);
+        managers.retain(|owner| match self.form_in(&owner.api_version) {
+            None => false,
+            Some(form) => {
+                owner.set.fit(form);
+                true
             }
-        }
+        });
         managers
     }
 
@@ -168,13 +172,12 @@ impl Rules<'_> {
         conflicts
     }
 
-    /// What is left to an owner after somebody else's changes.
-    fn left(&self, owner: &Owner, changes: &BTreeMap<String, Comparison>) -> FieldSet {
-        match changes.get(&owner.api_version) {
-            None => owner.set.clone(),
-            Some(change) => {
-                owner.set.difference(&change.modified).difference(&change.added).difference(&change.removed)
-            }
+    /// Leaves to an owner what somebody else's changes didn't touch.
+    fn leave(&self, owner: &mut Owner, changes: &BTreeMap<String, Comparison>) {
+        if let Some(change) = changes.get(&owner.api_version) {
+            owner.set.subtract(&change.modified);
+            owner.set.subtract(&change.added);
+            owner.set.subtract(&change.removed);
         }
     }
 
@@ -235,6 +238,4 @@ impl Rules<'_> {
     }
 }
 
-fn never_owned() -> FieldSet {
-    FieldSet::of_fields(NEVER_OWNED)
-}
+static NEVER: LazyLock<FieldSet> = LazyLock::new(|| FieldSet::of_fields(NEVER_OWNED));

@@ -5,22 +5,14 @@ use super::element::Element;
 use super::field_set::{Entry, FieldSet};
 
 impl FieldSet {
-    /// The set with every list and object that is one field today owned as one field. Other changes of a type need
-    /// nothing: what is not there any more can't be compared.
-    pub(super) fn fitted(&self, form: Form<'_>) -> Self {
-        self.fit(form).unwrap_or_else(|| self.clone())
-    }
-
-    /// None if it fits already.
-    fn fit(&self, form: Form<'_>) -> Option<Self> {
-        let mut changed = false;
-        let mut all = Self::new();
-        for (step, entry) in self.entries() {
-            let fitting = child_form(step, form).and_then(|form| fit_entry(entry, form));
-            changed |= fitting.is_some();
-            all.add(step.clone(), fitting.unwrap_or_else(|| entry.clone()));
+    /// Owns every list and object that is one field today as one field. Other changes of a type need nothing: what is not
+    /// there any more can't be compared.
+    pub(super) fn fit(&mut self, form: Form<'_>) {
+        for (step, entry) in self.entries_mut() {
+            if let Some(form) = child_form(step, form) {
+                fit_entry(entry, form);
+            }
         }
-        changed.then_some(all)
     }
 }
 
@@ -32,17 +24,16 @@ fn child_form<'a>(step: &Element, form: Form<'a>) -> Option<Form<'a>> {
     }
 }
 
-fn fit_entry(entry: &Entry, form: Form<'_>) -> Option<Entry> {
-    let is_leaf = entry.children.is_empty();
+fn fit_entry(entry: &mut Entry, form: Form<'_>) {
+    if entry.children.is_empty() {
+        return;
+    }
     match form.atom(None) {
-        Atom::Scalar(_) => None,
-        Atom::Map(map) if map.is_deduced() => None,
-        Atom::Map(map) if map.atomic => (!is_leaf).then(Entry::leaf),
-        Atom::List(list) if list.is_atomic() => (!is_leaf).then(Entry::leaf),
-        Atom::Map(_) | Atom::List(_) => {
-            let children = entry.children.fit(form)?;
-            Some(Entry { member: entry.member, children })
-        }
+        Atom::Scalar(_) => {}
+        Atom::Map(map) if map.is_deduced() => {}
+        Atom::Map(map) if map.atomic => *entry = Entry::leaf(),
+        Atom::List(list) if list.is_atomic() => *entry = Entry::leaf(),
+        Atom::Map(_) | Atom::List(_) => entry.children.fit(form),
     }
 }
 
@@ -68,7 +59,9 @@ mod tests {
             (json!({"f:metadata": {"f:labels": {"f:a": {}}}}), json!({"f:metadata": {"f:labels": {"f:a": {}}}})),
             (json!({"f:gone": {"f:a": {}}}), json!({"f:gone": {"f:a": {}}})),
         ] {
-            assert_eq!(FieldSet::decode(&before).unwrap().fitted(form).encode(), after);
+            let mut set = FieldSet::decode(&before).unwrap();
+            set.fit(form);
+            assert_eq!(set.encode(), after);
         }
     }
 }

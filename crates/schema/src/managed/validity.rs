@@ -51,14 +51,20 @@ pub(super) fn validate(value: &Value, form: Form<'_>, duplicates: Duplicates) ->
     if check.mistakes.is_empty() { Ok(()) } else { Err(Misfit { mistakes: check.mistakes }) }
 }
 
-struct Check {
+struct Check<'v> {
     duplicates: Duplicates,
-    way: Vec<Element>,
+    way: Vec<Step<'v>>,
     mistakes: Vec<(String, String)>,
 }
 
-impl Check {
-    fn value(&mut self, value: &Value, form: Form<'_>) {
+/// A step of the way to a value. Names are only copied when there is a mistake to tell.
+enum Step<'v> {
+    Field(&'v str),
+    Item(Element),
+}
+
+impl<'v> Check<'v> {
+    fn value(&mut self, value: &'v Value, form: Form<'_>) {
         if value.is_null() || form.is_anything() {
             return;
         }
@@ -87,7 +93,7 @@ impl Check {
         self.mistake(message);
     }
 
-    fn items(&mut self, items: &[Value], list: ListAtom<'_>) {
+    fn items(&mut self, items: &'v [Value], list: ListAtom<'_>) {
         let mut seen = BTreeSet::new();
         for (index, item) in items.iter().enumerate() {
             let step = if list.is_atomic() {
@@ -99,16 +105,17 @@ impl Check {
                     Err(message) => return self.mistake(format!("element {index}: {message}")),
                 }
             };
-            if !list.is_atomic() && !seen.insert(step.clone()) && self.duplicates == Duplicates::Refused {
+            let told_apart = self.duplicates == Duplicates::Refused && !list.is_atomic();
+            if told_apart && !seen.insert(step.clone()) {
                 self.mistake(format!("duplicate entries for key {step}"));
             }
-            self.below(step, item, list.item);
+            self.below(Step::Item(step), item, list.item);
         }
     }
 
-    fn fields(&mut self, fields: &Map<String, Value>, map: MapAtom<'_>) {
+    fn fields(&mut self, fields: &'v Map<String, Value>, map: MapAtom<'_>) {
         for (name, value) in fields {
-            let step = Element::field(name);
+            let step = Step::Field(name);
             match map.child(name) {
                 Some(form) => self.below(step, value, form),
                 None => {
@@ -121,7 +128,7 @@ impl Check {
         }
     }
 
-    fn below(&mut self, step: Element, value: &Value, form: Form<'_>) {
+    fn below(&mut self, step: Step<'v>, value: &'v Value, form: Form<'_>) {
         self.way.push(step);
         self.value(value, form);
         self.way.pop();
@@ -129,7 +136,11 @@ impl Check {
 
     fn mistake(&mut self, message: String) {
         if self.mistakes.len() < MISTAKES_MAX {
-            self.mistakes.push((path_text(&self.way), message));
+            let way = self.way.iter().map(|step| match step {
+                Step::Field(name) => Element::field(name),
+                Step::Item(item) => item.clone(),
+            });
+            self.mistakes.push((path_text(&way.collect::<Vec<_>>()), message));
         }
     }
 }

@@ -219,36 +219,30 @@ pub fn is_reset(managed_fields: &Value) -> bool {
 /// Puts back the times of the managed fields where nothing but times differs from the live object: a write that changes
 /// nothing must not look like a change. Called right before storing.
 pub fn keep_times(new: &mut Value, live: &Value) {
-    let timeless = |object: &Value| -> Option<Vec<Value>> {
-        let mut entries = object.find(&["metadata", "managedFields"])?.as_array()?.clone();
-        entries.iter_mut().for_each(|entry| drop(entry.remove("time")));
-        Some(entries)
-    };
-    let (Some(ours), Some(theirs)) = (timeless(new), timeless(live)) else { return };
-    if ours != theirs {
+    fn entries(object: &Value) -> Option<&Vec<Value>> {
+        object.find(&["metadata", "managedFields"])?.as_array()
+    }
+    let (Some(ours), Some(theirs)) = (entries(new), entries(live)) else { return };
+    if ours.len() != theirs.len() || !ours.iter().zip(theirs).all(|(ours, theirs)| equal_but(ours, theirs, "time")) {
         return;
     }
-    let before = take_managed_fields(new);
-    let same = equal_but_managed_fields(new, live);
-    let kept = if same { live["metadata"].get("managedFields").cloned() } else { before };
-    set_managed_fields(new, kept);
+    if equal_but_managed_fields(new, live) {
+        set_managed_fields(new, live["metadata"].get("managedFields").cloned());
+    }
+}
+
+/// Whether two objects are the same but for one field.
+fn equal_but(a: &Value, b: &Value, field: &str) -> bool {
+    match (a.as_object(), b.as_object()) {
+        (Some(a), Some(b)) => {
+            a.iter().filter(|(name, _)| *name != field).eq(b.iter().filter(|(name, _)| *name != field))
+        }
+        _ => a == b,
+    }
 }
 
 fn equal_but_managed_fields(new: &Value, live: &Value) -> bool {
-    let (Some(new), Some(live)) = (new.as_object(), live.as_object()) else { return false };
-    let meta_equal = |new: &Value, live: &Value| match (new.as_object(), live.as_object()) {
-        (Some(new), Some(live)) => {
-            let rest = |meta: &Map<String, Value>| meta.iter().filter(|(name, _)| *name != "managedFields").count();
-            rest(new) == rest(live) && new.iter().all(|(name, value)| live.get(name) == Some(value))
-        }
-        _ => false,
-    };
-    new.len() == live.len()
-        && new.iter().all(|(name, value)| match live.get(name) {
-            None => false,
-            Some(other) if name == "metadata" => meta_equal(value, other),
-            Some(other) => value == other,
-        })
+    equal_but(new, live, "metadata") && equal_but(&new["metadata"], &live["metadata"], "managedFields")
 }
 
 fn take_managed_fields(object: &mut Value) -> Option<Value> {
