@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
-use setpoint_api::{GroupResource, Status};
+use setpoint_api::Status;
+use setpoint_schema::Edit;
 use setpoint_store::{
-    Change, CommitError, Durability, Expectation, FieldNames, Fields, Key, Object, Snapshot, Store, Transaction,
+    Change, CommitError, Durability, Expectation, Facts, FactsError, Key, Object, Snapshot, Store, Transaction,
 };
 
-use crate::registry::{Known, Served};
+use crate::registry::Served;
 
 /// Where an object is stored.
 pub fn key(served: &Served, namespace: Option<&str>, name: &str) -> Key {
@@ -39,9 +40,11 @@ pub fn shown(served: &Served, object: &Object) -> Value {
     served.show_stored(value(object))
 }
 
-/// The bytes to store: what it is first, then metadata, then the rest. The store adds the resourceVersion.
-pub fn encode(object: &Value) -> Vec<u8> {
+/// The bytes to store: what it is first, then metadata, then the rest; and where in them the store adds the
+/// resourceVersion.
+pub fn encode(object: &Value) -> (Vec<u8>, usize) {
     let empty = Map::new();
+    let mut insert_at = 0;
     let fields = object.as_object().unwrap_or(&empty);
     let mut out = Vec::with_capacity(1024);
     out.push(b'{');
@@ -55,12 +58,15 @@ pub fn encode(object: &Value) -> Vec<u8> {
         write(&mut out, name);
         out.push(b':');
         match value {
-            Value::Object(metadata) if name == "metadata" => encode_metadata(&mut out, metadata),
+            Value::Object(metadata) if name == "metadata" => {
+                insert_at = out.len() + 1;
+                encode_metadata(&mut out, metadata);
+            }
             value => write(&mut out, value),
         }
     }
     out.push(b'}');
-    out
+    (out, insert_at)
 }
 
 fn encode_metadata(out: &mut Vec<u8>, metadata: &Map<String, Value>) {
@@ -103,8 +109,19 @@ pub fn transaction(served: &Served, change: Change) -> Transaction {
 pub fn put_change(served: &Served, key: Key, expectation: Expectation, object: &Value) -> Change {
     let converted = served.is_converted().then(|| served.to_stored(object.clone()));
     let object = converted.as_ref().unwrap_or(object);
-    let known = Known { served, object };
-    Change::put(key, expectation, encode(object), &known).expect("handlers store sound objects")
+    let (json, insert_at) = encode(object);
+    Change::put_known(key, expectation, json, insert_at, facts(served, object).expect("handlers store sound objects"))
+}
+
+/// What objects are selected by.
+fn facts(served: &Served, object: &Value) -> Result<Facts, FactsError> {
+    let metadata = &object["metadata"];
+    let labels = metadata.get("labels").and_then(Value::as_object).into_iter().flatten();
+    let labels: Vec<_> = labels.map(|(key, value)| (key.as_str(), value.as_str().unwrap_or_default())).collect();
+    let owners = metadata.get("ownerReferences").and_then(Value::as_array).into_iter().flatten();
+    let owners: Vec<_> = owners.map(|owner| owner.text("uid")).collect();
+    let values = served.selectable_values(object);
+    Facts::new(&labels, Arc::clone(&served.fields), &values, metadata.text("uid"), &owners)
 }
 
 /// Events are many and tell of things that can be observed again: they need no sync of their own.
@@ -112,16 +129,6 @@ fn durability(served: &Served) -> Durability {
     match (&*served.stored.group, &*served.stored.resource) {
         ("", "events") => Durability::Relaxed,
         _ => Durability::Synced,
-    }
-}
-
-impl Fields for Known<'_> {
-    fn names(&self, _: &GroupResource) -> FieldNames {
-        Arc::clone(&self.served.fields)
-    }
-
-    fn values(&self, _: &GroupResource, _: &[u8]) -> Vec<String> {
-        Known::values(self)
     }
 }
 

@@ -176,6 +176,12 @@ impl Served {
         }
     }
 
+    /// The values of the selectable fields of an object in the form in which it is stored.
+    pub(crate) fn selectable_values(&self, object: &Value) -> Vec<String> {
+        let form = self.stored_as.as_ref().unwrap_or(&self.kind);
+        form.behaviour.selectable().iter().map(|field| field.value(object)).collect()
+    }
+
     fn is_event_of_another_group(&self) -> bool {
         self.kind.group == "events.k8s.io" && self.kind.plural == "events"
     }
@@ -311,23 +317,6 @@ impl Fields for Served {
 
     fn values(&self, _: &GroupResource, json: &[u8]) -> Vec<String> {
         let object: Value = serde_json::from_slice(json).unwrap_or_default();
-        values(self, &object)
-    }
-}
-
-fn values(served: &Served, object: &Value) -> Vec<String> {
-    let form = served.stored_as.as_ref().unwrap_or(&served.kind);
-    form.behaviour.selectable().iter().map(|field| field.value(object)).collect()
-}
-
-/// The selectable fields of an object that is at hand: no need to read them from its JSON.
-pub(crate) struct Known<'a> {
-    pub(crate) served: &'a Served,
-    pub(crate) object: &'a Value,
-}
-
-impl Known<'_> {
-    pub(crate) fn values(&self) -> Vec<String> {
-        values(self.served, self.object)
+        self.selectable_values(&object)
     }
 }

@@ -111,7 +111,7 @@ impl<'s> Decoder<'s> {
 
     /// None for null: whatever the type, it leaves the zero value.
     fn value(&mut self, json: Json<'_>, ty: TypeRef<'s>) -> Step {
-        if json == Json::Null && !matches!(ty.shape(), Shape::SchemaOrBool(_)) {
+        if matches!(json, Json::Null) && !matches!(ty.shape(), Shape::SchemaOrBool(_)) {
             return Ok(None);
         }
         match (ty.shape(), json) {

@@ -84,6 +84,20 @@ impl<'a> Json<'a> {
         }
     }
 
+    /// A value as a document, without a copy of its texts.
+    pub fn of(value: &'a Value) -> Self {
+        match value {
+            Value::Null => Json::Null,
+            Value::Bool(flag) => Json::Bool(*flag),
+            Value::Number(number) => Json::Number(number.to_string().into()),
+            Value::String(text) => Json::String(text.as_str().into()),
+            Value::Array(items) => Json::Array(items.iter().map(Json::of).collect()),
+            Value::Object(fields) => {
+                Json::Object(fields.iter().map(|(key, value)| (key.as_str().into(), Json::of(value))).collect())
+            }
+        }
+    }
+
     /// As a value, numbers as written. The last of doubled keys wins.
     pub fn into_value(self) -> Value {
         match self {
@@ -259,17 +273,16 @@ impl<'a> Parser<'a> {
     fn string(&mut self) -> Result<Cow<'a, str>, SyntaxError> {
         self.at += 1;
         let start = self.at;
-        loop {
-            match self.peek() {
-                Some(b'"') => {
-                    let text = &self.bytes[start..self.at];
-                    self.at += 1;
-                    return Ok(from_utf8_go(text));
-                }
-                Some(b'\\') => return self.escaped_string(start),
-                Some(byte) if byte >= 0x20 => self.at += 1,
-                _ => return Err(self.unexpected("in string literal")),
+        let plain = |byte: &u8| *byte >= 0x20 && *byte != b'"' && *byte != b'\\';
+        self.at += self.bytes[start..].iter().position(|byte| !plain(byte)).unwrap_or(self.bytes.len() - start);
+        match self.peek() {
+            Some(b'"') => {
+                let text = &self.bytes[start..self.at];
+                self.at += 1;
+                Ok(from_utf8_go(text))
             }
+            Some(b'\\') => self.escaped_string(start),
+            _ => Err(self.unexpected("in string literal")),
         }
     }
 

@@ -50,7 +50,12 @@ fn normalize_struct(fields: &mut Map<String, Value>, ty: TypeRef<'_>) {
     for field in ty.fields() {
         let field_type = ty.to(field.ty);
         match fields.get_mut(&*field.name) {
-            Some(Value::Null) | None => match absent(field, field_type) {
+            None => {
+                if let Some(value) = absent(field, field_type) {
+                    fields.insert(field.name.to_string(), value);
+                }
+            }
+            Some(Value::Null) => match absent(field, field_type) {
                 Some(value) => drop(fields.insert(field.name.to_string(), value)),
                 None => drop(fields.remove(&*field.name)),
             },

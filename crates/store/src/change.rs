@@ -67,6 +67,13 @@ impl Change {
         Ok(Change { key, expectation, next: Some(draft) })
     }
 
+    /// The same for an object whose facts are at hand, so that its JSON needn't be read again. `insert_at` is right behind the
+    /// brace with which `metadata` begins; there is something in it, and no resourceVersion.
+    pub fn put_known(key: Key, expectation: Expectation, json: Vec<u8>, insert_at: usize, facts: Facts) -> Change {
+        assert!(insert_at > 0 && json[insert_at - 1] == b'{' && json[insert_at] == b'"', "not inside of metadata");
+        Change { key, expectation, next: Some(Draft { plain: json, insert_at, facts }) }
+    }
+
     /// Removes the object under `key`.
     pub fn delete(key: Key, expectation: Expectation) -> Change {
         Change { key, expectation, next: None }

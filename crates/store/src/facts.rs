@@ -45,14 +45,33 @@ pub struct Facts {
 }
 
 impl Facts {
-    fn pack<'a>(
-        labels: impl ExactSizeIterator<Item = (&'a str, &'a str)>,
+    /// The facts of an object that is at hand: labels in the order of their keys, the values of its selectable fields in
+    /// the order of their names, its uid and those of its owners.
+    pub fn new(
+        labels: &[(&str, &str)],
         names: FieldNames,
         values: &[String],
         uid: &str,
-        owners: &[Cow<'_, str>],
+        owners: &[impl AsRef<str>],
+    ) -> Result<Facts, FactsError> {
+        let texts = labels.iter().flat_map(|(key, value)| [*key, *value]).chain(values.iter().map(|value| &**value));
+        if texts.chain(owners.iter().map(AsRef::as_ref)).chain([uid]).any(|text| text.len() > PACKED_MAX) {
+            return Err(FactsError::Malformed("a label, selectable field or uid is longer than 64 KiB".into()));
+        }
+        if labels.len() > PACKED_MAX || owners.len() > PACKED_MAX {
+            return Err(FactsError::Malformed("more than 65535 labels or owners".into()));
+        }
+        Ok(Facts::pack(labels, names, values, uid, owners))
+    }
+
+    fn pack(
+        labels: &[(&str, &str)],
+        names: FieldNames,
+        values: &[String],
+        uid: &str,
+        owners: &[impl AsRef<str>],
     ) -> Facts {
-        let mut packed = Vec::new();
+        let mut packed = Vec::with_capacity(128);
         let mut label_bits = 0;
         put_count(&mut packed, labels.len());
         for (key, value) in labels {
@@ -67,7 +86,7 @@ impl Facts {
         put_str(&mut packed, uid);
         put_count(&mut packed, owners.len());
         for owner in owners {
-            put_str(&mut packed, owner);
+            put_str(&mut packed, owner.as_ref());
         }
         Facts { packed: packed.into_boxed_slice(), names, label_bits }
     }
@@ -233,15 +252,8 @@ pub(crate) fn read(resource: &GroupResource, json: &[u8], fields: &dyn Fields) -
     let owners: Vec<_> = metadata.owner_references.unwrap_or_default().into_iter().map(|o| o.uid).collect();
     let names = fields.names(resource);
     let values = if names.is_empty() { Vec::new() } else { fields.values(resource, json) };
-    let pairs = labels.iter().map(|(k, v)| (&*k.0, &*v.0));
-    let texts = pairs.clone().flat_map(|(k, v)| [k, v]).chain(values.iter().map(|v| &**v));
-    if texts.chain(owners.iter().map(|uid| &**uid)).chain([&*metadata.uid]).any(|text| text.len() > PACKED_MAX) {
-        return Err(FactsError::Malformed("a label, selectable field or uid is longer than 64 KiB".into()));
-    }
-    if labels.len() > PACKED_MAX || owners.len() > PACKED_MAX {
-        return Err(FactsError::Malformed("more than 65535 labels or owners".into()));
-    }
-    Ok((Facts::pack(pairs, names, &values, &metadata.uid, &owners), insert_at))
+    let pairs: Vec<_> = labels.iter().map(|(k, v)| (&*k.0, &*v.0)).collect();
+    Ok((Facts::new(&pairs, names, &values, &metadata.uid, &owners)?, insert_at))
 }
 
 struct Reader<'a>(&'a [u8]);

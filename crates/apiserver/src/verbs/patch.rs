@@ -51,6 +51,17 @@ enum Patch<'a> {
     Strategic(StrategicPatch),
 }
 
+impl Patch<'_> {
+    /// What strict decoding would refuse.
+    fn complaints(&self) -> &[String] {
+        match self {
+            Patch::Json(patch) => patch.complaints(),
+            Patch::Merge(patch) => patch.complaints(),
+            Patch::Strategic(patch) => patch.complaints(),
+        }
+    }
+}
+
 pub(super) async fn apply(
     call: &mut Call<'_>,
     body: Body,
@@ -103,28 +114,18 @@ fn patched(
     validation: FieldValidation,
 ) -> Result<Value, Box<Status>> {
     let kind = call.kind();
-    let refused = |error: patch::PatchError| Box::new(error.status());
-    let (document, shown, complaints): (Json<'_>, Box<dyn Fn() -> String>, &[String]) = match patch {
-        Patch::Json(patch) => {
-            let document = patch.apply(go_order(old, kind.root_type())).map_err(refused)?;
-            let text = patch::json_text(&document);
-            (document, Box::new(move || text.clone()), patch.complaints())
-        }
-        Patch::Merge(patch) => {
-            let document = patch.apply(go_order(old, kind.root_type()));
-            let text = patch::json_text(&document);
-            (document, Box::new(move || text.clone()), patch.complaints())
-        }
-        Patch::Strategic(patch) => {
-            let merged = patch.apply(old.clone(), kind.root_type()).map_err(refused)?;
-            let text = patch::value_text(&merged.patch);
-            (Json::from(merged.value), Box::new(move || text.clone()), patch.complaints())
-        }
+    let (root, refused) = (kind.root_type(), |error: patch::PatchError| Box::new(error.status()));
+    let document = match patch {
+        Patch::Json(patch) => patch.apply(go_order(old, root)).map_err(refused)?,
+        // Errors follow the order of the patch here, so the order of what it changes doesn't matter.
+        Patch::Merge(patch) => patch.apply(Json::of(old)),
+        Patch::Strategic(patch) => Json::from(patch.apply(old.clone(), root).map_err(refused)?.value),
     };
+    let shown = || shown(patch, old, root);
     let invalid = |error: decode::DecodeError| invalid_patch(&shown(), &error.to_string());
     check_still_of(kind, &document, &shown)?;
-    let decoded = kind.behaviour.decode(document, kind.root_type()).map_err(invalid)?;
-    let mut strict: Vec<Cow<'_, str>> = complaints.iter().map(|text| Cow::Borrowed(text.as_str())).collect();
+    let decoded = kind.behaviour.decode(document, root).map_err(invalid)?;
+    let mut strict: Vec<Cow<'_, str>> = patch.complaints().iter().map(|text| Cow::Borrowed(text.as_str())).collect();
     strict.extend(decoded.strict.into_iter().map(Cow::Owned));
     if !strict.is_empty() && validation == FieldValidation::Strict {
         return Err(invalid_patch(&shown(), &format!("strict decoding error: {}", strict.join(", "))));
@@ -162,31 +163,41 @@ fn check_still_of(kind: &Kind, document: &Json<'_>, shown: &dyn Fn() -> String) 
     Err(invalid_patch(&shown(), &content::not_convertible(&found, found_kind, &expected, &kind.kind)))
 }
 
+/// What an error quotes: the document after the patch, but for a strategic one, of which it quotes the patch.
+fn shown(patch: &Patch<'_>, old: &Value, root: TypeRef<'_>) -> String {
+    match patch {
+        Patch::Json(patch) => patch.apply(go_order(old, root)).map(|document| patch::json_text(&document)),
+        Patch::Merge(patch) => Ok(patch::json_text(&patch.apply(go_order(old, root)))),
+        Patch::Strategic(patch) => patch.apply(old.clone(), root).map(|merged| patch::value_text(&merged.patch)),
+    }
+    .unwrap_or_default()
+}
+
 fn invalid_patch(shown: &str, why: &str) -> Box<Status> {
     let error = FieldError::invalid(&Path::root("patch"), shown, why);
     Box::new(Status::invalid(&GroupKind::new("", ""), "", &[error]))
 }
 
 /// An object in the order in which Kubernetes prints its fields: what error messages quote.
-fn go_order(value: &Value, ty: TypeRef<'_>) -> Json<'static> {
+fn go_order<'a>(value: &'a Value, ty: TypeRef<'_>) -> Json<'a> {
     match value {
         Value::Object(fields) => {
             let place = |name: &str| ty.field(name).map_or(u16::MAX, |field| field.place);
             let mut ordered: Vec<(&String, &Value)> = fields.iter().collect();
-            ordered.sort_by_key(|(name, _)| place(name));
+            ordered.sort_by_cached_key(|(name, _)| place(name));
             let ordered = ordered.into_iter().map(|(name, value)| {
                 let value = match ty.child(name) {
                     Some(ty) => go_order(value, ty),
-                    None => Json::from(value.clone()),
+                    None => Json::of(value),
                 };
-                (Cow::Owned(name.clone()), value)
+                (Cow::Borrowed(name.as_str()), value)
             });
             Json::Object(ordered.collect())
         }
         Value::Array(items) => match ty.item() {
             Some(ty) => Json::Array(items.iter().map(|item| go_order(item, ty)).collect()),
-            None => Json::from(value.clone()),
+            None => Json::of(value),
         },
-        other => Json::from(other.clone()),
+        other => Json::of(other),
     }
 }
