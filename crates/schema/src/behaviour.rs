@@ -134,7 +134,7 @@ pub trait Behaviour: Send + Sync + std::fmt::Debug {
         None
     }
 
-    /// The last touch before storing, after validation.
+    /// The last touch before storing, after validation. What was in normal form still is.
     fn canonicalize(&self, _object: &mut Value) {}
 
     /// What names are allowed.

@@ -135,7 +135,6 @@ async fn insert_named(call: &mut Call<'_>, mut object: Value, options: &WriteOpt
     admission::check_create(call, &object)?;
     call.warnings.extend(kind.behaviour.warnings(&kind.node(&object), None));
     kind.behaviour.canonicalize(&mut object);
-    kind.normalize(&mut object);
     let key = objects::key(call.served, call.namespace, &name);
     if options.dry_run {
         let exists = call.server.store.snapshot().get(&call.served.stored, key.namespace(), &name);

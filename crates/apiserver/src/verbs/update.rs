@@ -153,7 +153,6 @@ fn next(
     admission::check_update(call, &new, &old)?;
     call.warnings.extend(kind.behaviour.warnings(&kind.node(&new), Some(&kind.node(&old))));
     kind.behaviour.canonicalize(&mut new);
-    kind.normalize(&mut new);
     managed::keep_times(&mut new, &old);
     if is_released(&new) {
         let beside = allocation::changes(call, Some(&old), None)?;
