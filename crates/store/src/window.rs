@@ -100,7 +100,12 @@ impl Window {
 
     /// Events after `revision`, oldest first.
     pub(crate) fn after(&self, revision: Revision) -> impl DoubleEndedIterator<Item = &Arc<Event>> {
-        let start = self.events.partition_point(|event| event.revision <= revision);
+        let has_news = self.events.back().is_some_and(|newest| newest.revision > revision);
+        // Watchers who look for more after each event find nothing, most of the time.
+        let start = match has_news {
+            true => self.events.partition_point(|event| event.revision <= revision),
+            false => self.events.len(),
+        };
         self.events.range(start..)
     }
 }

@@ -14,6 +14,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 /// Gathered at most, and one frame: four full TLS records in one system call.
 const GATHERED_BYTES: usize = 64 * 1024;
 
+/// With this much gathered, nothing is won by waiting for more: it fills a TLS record.
+const RECORD_BYTES: usize = 16 * 1024;
+
 /// A buffer of this size is kept for the next answer; larger ones are given back once they are sent.
 const KEPT_BYTES: usize = 4 * 1024;
 
@@ -25,6 +28,12 @@ struct Inner<S> {
     waiting: Vec<u8>,
     /// How much of it is sent.
     sent: usize,
+    /// Writes since the last time that it was sent.
+    writes: usize,
+    /// Writes by the time that others were given a turn.
+    turn_given_at: Option<usize>,
+    /// Whether there was more to send after others had their turn.
+    crowded: bool,
 }
 
 impl<S> Clone for Gathered<S> {
@@ -35,12 +44,20 @@ impl<S> Clone for Gathered<S> {
 
 impl<S: AsyncWrite + Unpin> Gathered<S> {
     pub(super) fn new(stream: S) -> Gathered<S> {
-        Gathered(Arc::new(Mutex::new(Inner { stream, waiting: Vec::new(), sent: 0 })))
+        Gathered(Arc::new(Mutex::new(Inner::new(stream))))
     }
 
-    /// Sends what was gathered. Pending as long as the peer doesn't take it.
+    /// Sends what was gathered; where that has paid before, after the tasks that are ready had a turn to add to it. The
+    /// runtime likes to run a connection right after the first of its hundred watches has written to it.
+    ///
+    /// Pending as long as the peer doesn't take it.
     pub(super) fn poll_send(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.inner().poll_send(context)
+        let mut inner = self.inner();
+        if inner.gives_turn() {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        inner.poll_send(context)
     }
 
     /// Only ever held for one step of one task.
@@ -50,6 +67,19 @@ impl<S: AsyncWrite + Unpin> Gathered<S> {
 }
 
 impl<S: AsyncWrite + Unpin> Inner<S> {
+    fn new(stream: S) -> Inner<S> {
+        Inner { stream, waiting: Vec::new(), sent: 0, writes: 0, turn_given_at: None, crowded: false }
+    }
+
+    fn gives_turn(&mut self) -> bool {
+        let gathers = self.sent == 0 && (1..RECORD_BYTES).contains(&self.waiting.len());
+        let gives = gathers && self.crowded && self.turn_given_at.is_none();
+        if gives {
+            self.turn_given_at = Some(self.writes);
+        }
+        gives
+    }
+
     fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.waiting.is_empty() {
             return Poll::Ready(Ok(()));
@@ -60,7 +90,8 @@ impl<S: AsyncWrite + Unpin> Inner<S> {
                 count => self.sent += count,
             }
         }
-        self.sent = 0;
+        self.crowded = self.writes > self.turn_given_at.take().unwrap_or(1);
+        (self.sent, self.writes) = (0, 0);
         self.waiting.clear();
         if self.waiting.capacity() > KEPT_BYTES {
             self.waiting = Vec::new();
@@ -84,6 +115,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Gathered<S> {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
         let mut inner = self.inner();
         ready!(inner.poll_room(context))?;
+        inner.writes += 1;
         inner.waiting.extend_from_slice(data);
         Poll::Ready(Ok(data.len()))
     }
@@ -95,6 +127,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Gathered<S> {
     ) -> Poll<io::Result<usize>> {
         let mut inner = self.inner();
         ready!(inner.poll_room(context))?;
+        inner.writes += 1;
         inner.waiting.reserve(parts.iter().map(|part| part.len()).sum());
         parts.iter().for_each(|part| inner.waiting.extend_from_slice(part));
         Poll::Ready(Ok(parts.iter().map(|part| part.len()).sum()))
@@ -119,6 +152,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Gathered<S> {
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
+    use std::task::Waker;
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -132,14 +166,33 @@ mod tests {
         gathered.flush().await.unwrap();
         gathered.write_all(b"two").await.unwrap();
         let mut seen = [0; 16];
-        assert!(
-            Pin::new(&mut peer)
-                .poll_read(&mut Context::from_waker(std::task::Waker::noop()), &mut ReadBuf::new(&mut seen))
-                .is_pending()
-        );
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(Pin::new(&mut peer).poll_read(&mut context, &mut ReadBuf::new(&mut seen)).is_pending());
         poll_fn(|context| gathered.poll_send(context)).await.unwrap();
         let count = peer.read(&mut seen).await.unwrap();
         assert_eq!(&seen[..count], b"one two");
+    }
+
+    #[tokio::test]
+    async fn others_have_a_turn_as_long_as_they_add_something() {
+        let (_peer, stream) = tokio::io::duplex(1024);
+        let mut gathered = Gathered::new(stream);
+        let is_sent = |gathered: &Gathered<_>| gathered.poll_send(&mut Context::from_waker(Waker::noop())).is_ready();
+        gathered.write_all(b"alone").await.unwrap();
+        assert!(is_sent(&gathered));
+        for word in [b"one", b"two"] {
+            gathered.write_all(word).await.unwrap();
+        }
+        assert!(is_sent(&gathered), "nobody was known to add something");
+        gathered.write_all(b"three").await.unwrap();
+        assert!(!is_sent(&gathered));
+        gathered.write_all(b"four").await.unwrap();
+        assert!(is_sent(&gathered));
+        gathered.write_all(b"five").await.unwrap();
+        assert!(!is_sent(&gathered));
+        assert!(is_sent(&gathered), "one turn is enough");
+        gathered.write_all(b"six").await.unwrap();
+        assert!(is_sent(&gathered), "the others had nothing to add");
     }
 
     #[tokio::test]
