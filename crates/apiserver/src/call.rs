@@ -129,7 +129,7 @@ impl<'a> Call<'a> {
             ("resource.k8s.io", "ResourceSlice") => {
                 format!("field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: {name}")
             }
-            _ if own.is_empty() => {
+            _ if own.is_empty() && self.served.custom.is_none() => {
                 format!("\"{name}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
             }
             _ => format!("field label not supported: {name}"),

@@ -5,13 +5,32 @@ mod server;
 use futures_util::{StreamExt, TryStreamExt};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{
     DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, PropagationPolicy, WatchEvent, WatchParams,
 };
-use kube::{Api, Client, Discovery, ResourceExt};
+use kube::{Api, Client, CustomResource, CustomResourceExt, Discovery, ResourceExt};
+use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use server::Server;
+
+/// A kind of our own, as controllers in Rust define theirs.
+#[derive(CustomResource, Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[kube(group = "example.com", version = "v1", kind = "Lamp", namespaced, status = "LampStatus", shortname = "lm")]
+#[kube(scale(spec_replicas_path = ".spec.bulbs", status_replicas_path = ".status.lit"))]
+#[kube(printcolumn(name = "Room", type_ = "string", json_path = ".spec.room"))]
+struct LampSpec {
+    room: String,
+    #[serde(default)]
+    bulbs: i32,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+struct LampStatus {
+    lit: i32,
+}
 
 /// A server for one test, with a client of it.
 struct Cluster {
@@ -235,4 +254,32 @@ async fn kinds_are_discovered_and_used_without_types() {
     namespaces.create(&PostParams::default(), &object(json!({"metadata": {"name": "shop"}}))).await.unwrap();
     let api: Api<DynamicObject> = Api::namespaced_with(cluster.client.clone(), "shop", &resource);
     assert!(api.list(&ListParams::default()).await.unwrap().items.is_empty());
+}
+
+#[tokio::test]
+async fn a_kind_of_ones_own_is_defined_applied_and_scaled() {
+    let cluster = Cluster::start().await;
+    let definitions: Api<CustomResourceDefinition> = Api::all(cluster.client.clone());
+    let apply = PatchParams::apply("lamps");
+    definitions.patch("lamps.example.com", &apply, &Patch::Apply(Lamp::crd())).await.unwrap();
+    let lamps: Api<Lamp> = Api::default_namespaced(cluster.client.clone());
+    let lamp = Lamp::new("desk", LampSpec { room: "study".into(), bulbs: 2 });
+    let made = lamps.patch("desk", &apply, &Patch::Apply(&lamp)).await.unwrap();
+    assert_eq!((made.spec, made.metadata.generation), (lamp.spec.clone(), Some(1)));
+    let again = lamps.patch("desk", &apply, &Patch::Apply(&lamp)).await.unwrap();
+    assert_eq!(again.metadata.resource_version, made.metadata.resource_version);
+
+    let status = json!({"apiVersion": "example.com/v1", "kind": "Lamp", "status": {"lit": 1}});
+    let told = lamps.patch_status("desk", &PatchParams::apply("switch"), &Patch::Apply(&status)).await.unwrap();
+    assert_eq!((told.status, told.metadata.generation), (Some(LampStatus { lit: 1 }), Some(1)));
+    let scale = lamps.get_scale("desk").await.unwrap();
+    assert_eq!((scale.spec.unwrap().replicas, scale.status.unwrap().replicas), (Some(2), 1));
+    let patch = Patch::Merge(json!({"spec": {"replicas": 5}}));
+    lamps.patch_scale("desk", &PatchParams::default(), &patch).await.unwrap();
+    assert_eq!(lamps.get("desk").await.unwrap().spec.bulbs, 5);
+
+    let other = Lamp::new("desk", LampSpec { room: "hall".into(), bulbs: 5 });
+    assert_eq!(refused(lamps.patch("desk", &PatchParams::apply("mover"), &Patch::Apply(&other)).await), 409);
+    lamps.patch("desk", &PatchParams::apply("mover").force(), &Patch::Apply(&other)).await.unwrap();
+    assert_eq!(lamps.get("desk").await.unwrap().spec.room, "hall");
 }

@@ -33,6 +33,10 @@ sessions! {
     bounds
     change
     create
+    custom_apply
+    custom_deletion
+    custom_kinds
+    custom_versions
     delete
     describe
     discovery
