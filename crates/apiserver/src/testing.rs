@@ -24,7 +24,7 @@ pub(crate) struct Server {
     pub(crate) store: Store,
     _stop: watch::Sender<bool>,
     /// Ends with the server: a test that has one doesn't outlive it.
-    _tending: tokio::task::JoinSet<()>,
+    tending: tokio::task::JoinSet<()>,
 }
 
 impl Server {
@@ -36,9 +36,14 @@ impl Server {
         let clock = Clock::starting_at(Duration::from_secs(1_700_000_000));
         let api = ApiServer::new(store.clone(), registry, clock, Chance::seeded(7), stopping);
         api.prepare(SocketAddr::from(ADDRESS)).await.unwrap();
-        let mut tending = tokio::task::JoinSet::new();
-        tending.spawn(api.tend());
-        Server { api, store, _stop: stop, _tending: tending }
+        Server { api, store, _stop: stop, tending: tokio::task::JoinSet::new() }
+    }
+
+    /// One that keeps definitions of custom kinds in order, and so writes by itself.
+    pub(crate) async fn tended() -> Server {
+        let mut server = Server::start().await;
+        server.tending.spawn(server.api.tend());
+        server
     }
 
     /// Sends a request as the administrator; an absent body is `null`.

@@ -60,7 +60,7 @@ fn condition<'a>(definition: Option<&'a Value>, kind: &str) -> (&'a str, &'a str
 
 #[tokio::test]
 async fn an_object_can_be_made_right_after_its_definition() {
-    let server = Server::start().await;
+    let server = Server::tended().await;
     for round in 0..20 {
         let (plural, kind) = (format!("things{round}"), format!("Thing{round}"));
         server.done("POST", DEFINITIONS, definition(&plural, &kind)).await;
@@ -73,7 +73,7 @@ async fn an_object_can_be_made_right_after_its_definition() {
 
 #[tokio::test]
 async fn conditions_and_names_are_told() {
-    let server = Server::start().await;
+    let server = Server::tended().await;
     let made = server.done("POST", DEFINITIONS, definition("widgets", "Widget")).await;
     assert_eq!(made["status"]["conditions"], Value::Null);
     let told = until(&server, "widgets.example.com", |found| condition(found, "Established").0 == "True").await;
@@ -85,7 +85,7 @@ async fn conditions_and_names_are_told() {
 
 #[tokio::test]
 async fn a_name_that_is_taken_is_had_once_it_is_free() {
-    let server = Server::start().await;
+    let server = Server::tended().await;
     server.done("POST", DEFINITIONS, definition("widgets", "Widget")).await;
     server.done("POST", DEFINITIONS, definition("gadgets", "Widget")).await;
     let told = until(&server, "gadgets.example.com", |found| condition(found, "NamesAccepted").0 == "False").await;
@@ -99,7 +99,7 @@ async fn a_name_that_is_taken_is_had_once_it_is_free() {
 
 #[tokio::test]
 async fn instances_go_before_their_definition() {
-    let server = Server::start().await;
+    let server = Server::tended().await;
     server.done("POST", DEFINITIONS, definition("widgets", "Widget")).await;
     for index in 0..100 {
         server.done("POST", WIDGETS, widget(&format!("w{index}"))).await;
@@ -130,7 +130,7 @@ async fn instances_go_before_their_definition() {
 
 #[tokio::test]
 async fn every_version_shows_the_same_objects() {
-    let server = Server::start().await;
+    let server = Server::tended().await;
     let mut two = definition("widgets", "Widget");
     two["spec"]["versions"] = json!([version("v1", true), version("v2beta1", false)]);
     server.done("POST", DEFINITIONS, two).await;
@@ -150,7 +150,7 @@ async fn every_version_shows_the_same_objects() {
 
 #[tokio::test]
 async fn a_schema_that_changes_holds_for_objects_that_are_there() {
-    let server = Server::start().await;
+    let server = Server::tended().await;
     server.done("POST", DEFINITIONS, definition("widgets", "Widget")).await;
     server.done("POST", WIDGETS, widget("w")).await;
     let path = format!("{DEFINITIONS}/widgets.example.com");
@@ -171,7 +171,7 @@ async fn a_schema_that_changes_holds_for_objects_that_are_there() {
 
 #[tokio::test]
 async fn a_watch_ends_with_its_kind_and_tells_all_before() {
-    let server = Server::start().await;
+    let server = Server::tended().await;
     server.done("POST", DEFINITIONS, definition("widgets", "Widget")).await;
     until(&server, "widgets.example.com", |found| condition(found, "Established").0 == "True").await;
     server.done("POST", WIDGETS, widget("w")).await;
@@ -189,7 +189,7 @@ async fn a_watch_ends_with_its_kind_and_tells_all_before() {
 
 #[tokio::test]
 async fn the_size_has_a_place_of_its_own() {
-    let server = Server::start().await;
+    let server = Server::tended().await;
     server.done("POST", DEFINITIONS, definition("widgets", "Widget")).await;
     server.done("POST", WIDGETS, widget("w")).await;
     let path = format!("{WIDGETS}/w/scale");
@@ -205,7 +205,7 @@ async fn the_size_has_a_place_of_its_own() {
 
 #[tokio::test]
 async fn groups_are_found_in_discovery_documents_and_services() {
-    let server = Server::start().await;
+    let server = Server::tended().await;
     server.done("POST", DEFINITIONS, definition("widgets", "Widget")).await;
     until(&server, "widgets.example.com", |found| condition(found, "Established").0 == "True").await;
     let list = server.done("GET", "/apis/example.com/v1", Value::Null).await;
