@@ -54,16 +54,13 @@ async fn every_kind_is_created_changed_and_deleted() {
         let created = server.done("POST", path, value(least)).await;
         agree(path, &value(answer), &created);
         let object = format!("{path}/{}", created["metadata"]["name"].as_str().unwrap());
-        assert_eq!(server.done("GET", &object, Value::Null).await, created, "{object}");
-
-        let mut changed = created.clone();
-        changed["metadata"]["labels"] = json!({"changed": "yes"});
-        let changed = server.done("PUT", &object, changed).await;
+        let changed = label(&server, &object).await;
         assert_eq!(changed["metadata"]["labels"]["changed"], "yes", "{object}");
         assert_eq!(changed["spec"], created["spec"], "{object}");
         let (code, status) = server.send("GET", &format!("{object}/status"), Value::Null).await;
         if code == 200 {
-            assert_eq!(server.done("PUT", &format!("{object}/status"), status).await["spec"], created["spec"]);
+            let (code, status) = server.send("PUT", &format!("{object}/status"), status).await;
+            assert!(code == 409 || code == 200 && status["spec"] == created["spec"], "{object}: {status}");
         }
 
         server.done("DELETE", &object, Value::Null).await;
@@ -85,6 +82,20 @@ async fn every_kind_refuses_with_the_known_words() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Reads an object and writes it back with a label. Somebody may write its status in between: then once more.
+async fn label(server: &Server, object: &str) -> Value {
+    for _ in 0..10 {
+        let mut changed = server.done("GET", object, Value::Null).await;
+        changed["metadata"]["labels"] = json!({"changed": "yes"});
+        match server.send("PUT", object, changed).await {
+            (200, changed) => return changed,
+            (409, _) => {}
+            (code, refused) => panic!("{object}: {code} {refused}"),
+        }
+    }
+    panic!("{object} is written all the time");
 }
 
 /// Fails unless the server gave all that was wanted and nothing else, but for the marks of who manages what.

@@ -31,7 +31,10 @@ impl Server {
     pub(crate) async fn start() -> Server {
         let registry = Arc::new(Registry::builtin());
         let disk = Arc::new(MemoryDisk::new());
-        let (store, _) = Store::open(disk, Arc::clone(&registry) as _, Options::default()).await.unwrap();
+        let (store, _) =
+            Store::open(disk, Arc::clone(&registry) as _, Options { segment_bytes: 64 * 1024, ..Options::default() })
+                .await
+                .unwrap();
         let (stop, stopping) = watch::channel(false);
         let clock = Clock::starting_at(Duration::from_secs(1_700_000_000));
         let api = ApiServer::new(store.clone(), registry, clock, Chance::seeded(7), stopping);

@@ -56,7 +56,8 @@ pub struct Metrics(Arc<Registry>);
 struct Registry {
     leaders: Family<String, leader::Figures>,
     sources: Mutex<Vec<(String, Read)>>,
-    rest: RestFigures,
+    /// Apart from the rest: clients hold it, and what is read above holds clients.
+    rest: Arc<RestFigures>,
     collectors: Mutex<Vec<Arc<dyn Collect>>>,
 }
 
@@ -87,7 +88,7 @@ impl Metrics {
 
     /// A client whose requests are counted.
     pub fn client(&self, inner: &kube::Client) -> kube::Client {
-        rest::counted(inner, self.clone())
+        rest::counted(inner, Arc::clone(&self.0.rest))
     }
 
     /// Adds figures that the program counts itself. Says no once there are too many.

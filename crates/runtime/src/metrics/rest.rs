@@ -1,5 +1,6 @@
 //! What is counted of requests to the API server.
 
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_util::FutureExt;
@@ -10,8 +11,6 @@ use kube::client::Body;
 use setpoint_api::metrics::{Bounds, Counter, Exposition, Family, Histogram};
 use tokio::time::Instant;
 use tower::Service;
-
-use super::Metrics;
 
 /// The buckets of client-go.
 struct RequestSeconds;
@@ -53,14 +52,14 @@ fn known(method: &Method) -> &'static str {
         .unwrap_or("other")
 }
 
-pub(super) fn counted(inner: &Client, metrics: Metrics) -> Client {
+pub(super) fn counted(inner: &Client, figures: Arc<RestFigures>) -> Client {
     let namespace = inner.default_namespace().to_owned();
-    Client::new(CountingService { inner: inner.clone(), metrics }, namespace)
+    Client::new(CountingService { inner: inner.clone(), figures }, namespace)
 }
 
 struct CountingService {
     inner: Client,
-    metrics: Metrics,
+    figures: Arc<RestFigures>,
 }
 
 impl Service<Request<Body>> for CountingService {
@@ -73,13 +72,13 @@ impl Service<Request<Body>> for CountingService {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let (inner, metrics) = (self.inner.clone(), self.metrics.clone());
+        let (inner, figures) = (self.inner.clone(), Arc::clone(&self.figures));
         async move {
             let (method, began) = (request.method().clone(), Instant::now());
             let answer = inner.send(request).await;
             // `<error>` is what client-go counts where there was no answer.
             let code = answer.as_ref().map_or_else(|_| "<error>".to_owned(), |it| it.status().as_u16().to_string());
-            metrics.0.rest.record(&method, code, began.elapsed().as_secs_f64());
+            figures.record(&method, code, began.elapsed().as_secs_f64());
             answer
         }
         .boxed()

@@ -235,6 +235,16 @@ impl FileState {
         self.pending.push((length, Bytes::new()));
     }
 
+    /// What was written since the last sync is kept from now on, at the cost of what was written.
+    fn sync(&mut self) {
+        for (offset, data) in self.pending.drain(..) {
+            match data.is_empty() {
+                true => self.durable.resize(offset, 0),
+                false => write_at(&mut self.durable, offset, &data),
+            }
+        }
+    }
+
     /// Keeps any subset of the sectors written since the last sync.
     fn cut(&mut self, rng: &mut StdRng) {
         let mut content = std::mem::take(&mut self.durable);
@@ -339,9 +349,7 @@ impl Disk for MemoryDisk {
         Box::pin(async move {
             self.change(|inner, _| {
                 inner.syncs += 1;
-                let file = inner.file(name)?;
-                file.pending.clear();
-                file.durable = file.content.clone();
+                inner.file(name)?.sync();
                 Ok(())
             })
         })

@@ -1,0 +1,135 @@
+//! What happens to the calls of the process under test: what was counted, and where the fault strikes.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::watch;
+
+use crate::fault::Fault;
+
+/// How often things happened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    /// Calls other than watches.
+    pub(crate) calls: usize,
+    /// Calls that change something, leases apart.
+    pub(crate) writes: usize,
+    /// Events that watches delivered, bookmarks apart.
+    pub(crate) events: usize,
+    /// Whether a lease was written.
+    pub(crate) leases: bool,
+}
+
+/// The fate of one run, shared by all lives of its process.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    fault: Option<Fault>,
+    counts: Mutex<Counts>,
+    /// Moves when the process has to die.
+    crashes: watch::Sender<usize>,
+    /// The revision at which the process sees the world after it was started again.
+    stale: Mutex<Option<String>>,
+    /// The revision that streams are held at.
+    frozen: watch::Sender<Option<String>>,
+}
+
+/// What happens to a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// Nothing.
+    Pass,
+    /// It is answered with this code, without effect.
+    Fail(u16),
+    /// It has its effect, and no answer.
+    Lose,
+    /// It waits.
+    Delay,
+    /// It has its effect, then the process dies.
+    Crash,
+    /// Somebody else takes the leases first.
+    LoseLease,
+}
+
+impl Plan {
+    pub(crate) fn new(fault: Option<Fault>) -> Plan {
+        Plan(Arc::new(Inner {
+            fault,
+            counts: Mutex::default(),
+            crashes: watch::Sender::new(0),
+            stale: Mutex::default(),
+            frozen: watch::Sender::new(None),
+        }))
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        *self.lock()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Counts> {
+        self.0.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a call and tells its fate.
+    pub(crate) fn call(&self, is_write: bool, is_lease: bool) -> Fate {
+        let mut counts = self.lock();
+        counts.leases |= is_lease && is_write;
+        if is_lease {
+            return Fate::Pass;
+        }
+        counts.calls += 1;
+        counts.writes += usize::from(is_write);
+        let (call, write) = (counts.calls, if is_write { counts.writes } else { 0 });
+        match self.0.fault {
+            Some(Fault::CrashAfterWrite(n)) if n == write => Fate::Crash,
+            Some(Fault::LoseLease(n)) if n == write => Fate::LoseLease,
+            Some(Fault::FailCall(n, code)) if n == call => Fate::Fail(code),
+            Some(Fault::LoseAnswer(n)) if n == call => Fate::Lose,
+            Some(Fault::DelayCall(n)) if n == call => Fate::Delay,
+            _ => Fate::Pass,
+        }
+    }
+
+    /// Counts an event at a revision; true if the process must not see it.
+    pub(crate) fn event(&self, revision: Option<&str>) -> bool {
+        let n = {
+            let mut counts = self.lock();
+            counts.events += 1;
+            counts.events
+        };
+        match self.0.fault {
+            Some(Fault::HideEvent(hidden)) => hidden == n,
+            Some(Fault::StaleAtEvent(at)) if at == n => {
+                *self.0.stale.lock().unwrap_or_else(PoisonError::into_inner) = revision.map(str::to_owned);
+                false
+            }
+            _ => false,
+        }
+    }
+
+    pub(crate) fn crash(&self) {
+        self.0.crashes.send_modify(|crashes| *crashes += 1);
+    }
+
+    pub(crate) fn crashes(&self) -> watch::Receiver<usize> {
+        self.0.crashes.subscribe()
+    }
+
+    /// Shows the next life of the process the world as it was at the chosen event, if the run has come by it.
+    pub(crate) fn freeze(&self) -> bool {
+        let stale = self.0.stale.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let is_stale = stale.is_some();
+        self.0.frozen.send_replace(stale);
+        is_stale
+    }
+
+    /// Lets the process see the world as it is.
+    pub(crate) fn thaw(&self) {
+        self.0.frozen.send_replace(None);
+    }
+
+    pub(crate) fn frozen(&self) -> watch::Receiver<Option<String>> {
+        self.0.frozen.subscribe()
+    }
+}

@@ -1,0 +1,65 @@
+//! What is tested: a process, what users do while it runs, and what must hold.
+
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+
+use crate::{ControlPlane, Process, State};
+
+/// A process under test, and what users do while it runs.
+pub trait Scenario: Sync {
+    /// What the name of the test is; it stands in the line that runs one fault again.
+    fn name(&self) -> &'static str;
+
+    /// What must be there before the process starts: definitions, objects of others.
+    fn prepare<'a>(&'a self, _plane: &'a ControlPlane) -> BoxFuture<'a, ()> {
+        Box::pin(async {})
+    }
+
+    /// The process. It runs until it is asked to stop, or until its future is dropped, which is how it dies.
+    fn process(&self, process: Process) -> BoxFuture<'static, ()>;
+
+    /// What users do while the process runs. Use [`ControlPlane::settle`] to wait until nobody writes.
+    fn drive<'a>(&'a self, plane: &'a ControlPlane) -> BoxFuture<'a, ()>;
+
+    /// What must hold at every moment; asked after each write.
+    fn invariant(&self, _state: &State) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// What must hold at the end.
+    fn outcome(&self, _state: &State) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// What of an object counts when two end states are compared; none if it doesn't count at all. Times, versions and
+    /// identities are gone from it already.
+    fn view(&self, object: Value) -> Option<Value> {
+        Some(object)
+    }
+}
+
+/// How long virtual time may go on.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Nobody writes for so long: all is quiet.
+    pub quiet: Duration,
+    /// A run that isn't quiet after so long never will be.
+    pub settle: Duration,
+    /// Once quiet, nobody may write for so long.
+    pub still: Duration,
+    /// How long a process that is asked to stop may take.
+    pub stop: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            quiet: Duration::from_secs(120),
+            settle: Duration::from_secs(4 * 3600),
+            still: Duration::from_secs(3600),
+            stop: Duration::from_secs(60),
+        }
+    }
+}

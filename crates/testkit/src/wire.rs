@@ -1,0 +1,264 @@
+//! The way from a client to the server, and what can go wrong on it.
+
+use std::borrow::Cow;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::{Method, Request, Response, Uri};
+use http_body_util::BodyExt;
+use kube::client::Body as ClientBody;
+use serde_json::{Value, json};
+use setpoint_apiserver::Local;
+use setpoint_apiserver::body::{Body, BoxError, full};
+use tower::Service;
+
+use crate::events;
+use crate::plan::{Fate, Plan};
+use crate::plane::Activity;
+
+/// How long a call is held back.
+const DELAY: Duration = Duration::from_secs(30);
+
+/// How long a caller waits for an answer that never comes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The service that clients of a test call.
+#[derive(Clone)]
+pub(crate) struct Wire {
+    local: Local,
+    activity: Arc<Activity>,
+    fate: Option<Faulty>,
+}
+
+#[derive(Clone)]
+struct Faulty {
+    plan: Plan,
+    life: usize,
+    /// Called when a write is done.
+    tell: Arc<dyn Fn() + Send + Sync>,
+}
+
+impl Wire {
+    pub(crate) fn plain(local: Local, activity: Arc<Activity>) -> Wire {
+        Wire { local, activity, fate: None }
+    }
+
+    pub(crate) fn faulty(
+        local: Local,
+        activity: Arc<Activity>,
+        plan: Plan,
+        life: usize,
+        tell: Arc<dyn Fn() + Send + Sync>,
+    ) -> Wire {
+        Wire { local, activity, fate: Some(Faulty { plan, life, tell }) }
+    }
+
+    /// Sends a request and counts it if it writes.
+    async fn send(&mut self, request: Request<ClientBody>, call: &Call) -> Response<Body> {
+        if call.is_change() && !self.activity.note() {
+            return std::future::pending().await;
+        }
+        let Ok(response) = self.local.call(request).await;
+        if let Some(fate) = self.fate.as_ref().filter(|_| call.is_change()) {
+            (fate.tell)();
+        }
+        response
+    }
+
+    async fn run(mut self, request: Request<ClientBody>) -> Result<Response<Body>, BoxError> {
+        let call = Call::of(&request);
+        let Some(faulty) = self.fate.clone() else { return Ok(self.send(request, &call).await) };
+        if faulty.is_dead() {
+            return std::future::pending().await;
+        }
+        let request = faulty.as_seen(request, &call).await;
+        let request = match request {
+            Ok(request) => request,
+            Err(refused) => return Ok(*refused),
+        };
+        if call.is_watch {
+            let response = self.send(request, &call).await;
+            return Ok(response.map(|body| events::follow(body, faulty.plan)));
+        }
+        let fate = faulty.plan.call(call.is_write, call.is_lease);
+        let result = match fate {
+            Fate::Pass => Ok(self.send(request, &call).await),
+            Fate::Fail(code) => Ok(refusal(code)),
+            Fate::Delay => {
+                tokio::time::sleep(DELAY).await;
+                Ok(self.send(request, &call).await)
+            }
+            Fate::Lose => {
+                drop(self.send(request, &call).await);
+                tokio::time::sleep(PATIENCE).await;
+                Err("the connection was lost before the answer came".into())
+            }
+            Fate::Crash => {
+                drop(self.send(request, &call).await);
+                faulty.plan.crash();
+                std::future::pending().await
+            }
+            Fate::LoseLease => {
+                take_leases(&mut self.local).await;
+                Ok(self.send(request, &call).await)
+            }
+        };
+        if faulty.is_dead() { std::future::pending().await } else { result }
+    }
+}
+
+impl Service<Request<ClientBody>> for Wire {
+    type Response = Response<Body>;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<ClientBody>) -> Self::Future {
+        Box::pin(self.clone().run(request))
+    }
+}
+
+impl Faulty {
+    fn is_dead(&self) -> bool {
+        *self.plan.crashes().borrow() > self.life
+    }
+
+    /// What becomes of a request while the process sees an old world: lists show that one, streams wait.
+    async fn as_seen(
+        &self,
+        request: Request<ClientBody>,
+        call: &Call,
+    ) -> Result<Request<ClientBody>, Box<Response<Body>>> {
+        let mut frozen = self.plan.frozen();
+        let Some(revision) = frozen.borrow().clone() else { return Ok(request) };
+        if call.is_lease || !call.is_collection || call.is_write {
+            return Ok(request);
+        }
+        if call.has_initial_events {
+            return Err(Box::new(refusal(400)));
+        }
+        if call.is_watch {
+            // The run ends with the plan, and then nobody asks.
+            let _ = frozen.wait_for(Option::is_none).await;
+            return Ok(request);
+        }
+        Ok(at_revision(request, &revision))
+    }
+}
+
+/// Lists at exactly this revision.
+fn at_revision(mut request: Request<ClientBody>, revision: &str) -> Request<ClientBody> {
+    let kept = |part: &&str| !part.starts_with("resourceVersion") && !part.is_empty();
+    let query = request.uri().query().unwrap_or("").split('&').filter(kept).collect::<Vec<_>>().join("&");
+    let path = request.uri().path();
+    let uri = format!("{path}?{query}&resourceVersion={revision}&resourceVersionMatch=Exact");
+    if let Ok(uri) = uri.parse::<Uri>() {
+        *request.uri_mut() = uri;
+    }
+    request
+}
+
+/// What a request is.
+struct Call {
+    is_write: bool,
+    is_watch: bool,
+    is_lease: bool,
+    is_collection: bool,
+    has_initial_events: bool,
+}
+
+impl Call {
+    fn of(request: &Request<ClientBody>) -> Call {
+        let query = request.uri().query().unwrap_or("");
+        let has = |wanted: &str| query.split('&').any(|part| part == wanted);
+        let path = request.uri().path();
+        Call {
+            is_write: ![Method::GET, Method::HEAD].contains(request.method())
+                && !path.contains(".authorization.k8s.io/"),
+            is_watch: has("watch=true") || has("watch=1"),
+            is_lease: path.contains("/coordination.k8s.io/"),
+            is_collection: is_collection(path),
+            has_initial_events: has("sendInitialEvents=true"),
+        }
+    }
+
+    /// Whether it changes anything but a heartbeat.
+    fn is_change(&self) -> bool {
+        self.is_write && !self.is_lease
+    }
+}
+
+/// Whether a path names all objects of a kind, in a namespace or everywhere.
+fn is_collection(path: &str) -> bool {
+    let mut parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    let head = if parts.first() == Some(&"apis") { 3 } else { 2 };
+    parts.drain(..head.min(parts.len()));
+    matches!(parts[..], [_] | ["namespaces", _, _])
+}
+
+fn refusal(code: u16) -> Response<Body> {
+    let (reason, message) = match code {
+        400 => ("BadRequest", "sendInitialEvents is not supported"),
+        409 => {
+            ("Conflict", "the object has been modified; please apply your changes to the latest version and try again")
+        }
+        429 => ("TooManyRequests", "the server is currently unable to handle the request"),
+        _ => ("InternalError", "an error on the server has prevented the request from succeeding"),
+    };
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": code,
+        "reason": reason, "message": message,
+    });
+    let mut response = Response::new(full(status.to_string()));
+    *response.status_mut() = http::StatusCode::from_u16(code).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
+    let json = http::HeaderValue::from_static("application/json");
+    response.headers_mut().insert(http::header::CONTENT_TYPE, json);
+    response
+}
+
+/// Puts somebody else's name on every lease, as if they had won it a moment ago.
+async fn take_leases(local: &mut Local) {
+    const LEASES: &str = "/apis/coordination.k8s.io/v1/leases";
+    let list = ask(local, Method::GET, LEASES, None).await;
+    for lease in list["items"].as_array().into_iter().flatten() {
+        let text = |name: &str| lease["metadata"][name].as_str().unwrap_or("");
+        let transitions = lease["spec"]["leaseTransitions"].as_i64().unwrap_or(0) + 1;
+        let patch = json!({"spec": {"holderIdentity": "somebody-else", "leaseTransitions": transitions}});
+        let path = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases/{}", text("namespace"), text("name"));
+        ask(local, Method::PATCH, &path, Some(patch)).await;
+    }
+}
+
+async fn ask(local: &mut Local, method: Method, path: &str, body: Option<Value>) -> Value {
+    let bytes = body.map_or(Cow::Borrowed(""), |body| Cow::Owned(body.to_string()));
+    let mut request = Request::new(full(bytes.into_owned()));
+    *request.method_mut() = method;
+    *request.uri_mut() = path.parse().expect("a path");
+    let merge = http::HeaderValue::from_static("application/merge-patch+json");
+    request.headers_mut().insert(http::header::CONTENT_TYPE, merge);
+    let Ok(response) = local.call(request).await;
+    let bytes = response.into_body().collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+    serde_json::from_slice(&bytes).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn collections_are_told_from_objects() {
+        for path in ["/api/v1/pods", "/api/v1/namespaces/a/pods", "/apis/apps/v1/deployments", "/api/v1/namespaces"] {
+            assert!(is_collection(path), "{path}");
+        }
+        for path in ["/api/v1/namespaces/a/pods/b", "/api/v1/nodes/a", "/apis/apps/v1/namespaces/a/deployments/b/scale"]
+        {
+            assert!(!is_collection(path), "{path}");
+        }
+    }
+}
