@@ -90,6 +90,7 @@ mod tests {
     use tower::BoxError;
 
     use super::*;
+    use crate::metrics::Metrics;
 
     #[tokio::test(start_paused = true)]
     async fn requests_are_counted_by_code_and_method() {
