@@ -146,7 +146,8 @@ fn run_through(scenario: &dyn Scenario, seed: u64, limits: Limits, fault: Option
         let (states, mut seen) = mpsc::unbounded_channel();
         let lives = live(scenario, &plane, &plan, &stopping, states);
         let story = async {
-            scenario.drive(&plane).await;
+            let driven = tokio::time::timeout(limits.drive, scenario.drive(&plane)).await;
+            driven.map_err(|_| format!("what users do did not end within {} s", limits.drive.as_secs()))?;
             plane.settle_within(limits).await?;
             if plan.freeze() {
                 plan.crash();

@@ -43,6 +43,8 @@ pub trait Scenario: Sync {
 /// How long virtual time may go on.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
+    /// How long what users do may take.
+    pub drive: Duration,
     /// Nobody writes for so long: all is quiet.
     pub quiet: Duration,
     /// A run that isn't quiet after so long never will be.
@@ -56,6 +58,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
+            drive: Duration::from_secs(24 * 3600),
             quiet: Duration::from_secs(120),
             settle: Duration::from_secs(4 * 3600),
             still: Duration::from_secs(3600),
