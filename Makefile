@@ -29,6 +29,7 @@ audit: $(CARGO_DENY) ## known advisories; fetches the advisory database
 
 bench: ## all benchmarks, one line of figures each
 	cargo bench -p setpoint-store --bench store
+	cargo bench -p setpoint-schema --bench cel
 	cargo bench -p setpoint-runtime --bench runtime
 	cargo bench -p setpoint --bench api
 

@@ -47,6 +47,9 @@ async fn run() {
     if is_chosen("template") {
         template(&server).await;
     }
+    if is_chosen("custom") {
+        custom(&server).await;
+    }
     if is_chosen("lists") {
         lists(&server).await;
     }
@@ -130,6 +133,81 @@ async fn template(server: &Server) {
     server.run(1, 5, &apply).await;
     server.measure("apply of 50 containers that 5 managers share", 1, 200, |i| apply(i + 5)).await;
     server.run(1, 1, &|_| (Method::DELETE, path.to_owned(), Bytes::new(), "")).await;
+}
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+/// Custom kinds: from a definition to its first object, what definitions cost in memory, and the verbs.
+async fn custom(server: &Server) {
+    let define = |singular: String, more: &str| {
+        (Method::POST, DEFINITIONS.to_owned(), definition(&singular, more), "application/json")
+    };
+    let first = |i: usize| match i % 2 {
+        0 => define(format!("first{}", i / 2), ""),
+        _ => custom_object(&format!("first{}", i / 2), "a"),
+    };
+    let times = server.run(1, 200, &first).await;
+    let mut pairs: Vec<Duration> = times.chunks(2).map(|pair| pair.iter().sum()).collect();
+    pairs.sort();
+    println!("definition to first object stored: p50 {:?}, worst of 100 {:?}", pairs[50], pairs[99]);
+    let small = 500;
+    let before = server.resident();
+    server.run(1, small, &|i| define(format!("small{i}"), "")).await;
+    println!("memory per small definition: {} KB", server.resident().saturating_sub(before) / small as u64 / 1000);
+    let fields: String = (0..6_000)
+        .map(|i| {
+            format!(
+                r#","field{i}":{{"type":"string","description":"What the field of number {i} is for.","maxLength":64}}"#
+            )
+        })
+        .collect();
+    let large = 8;
+    let size = definition("large0", &fields).len();
+    let before = server.resident();
+    let define_large = |i: usize| define(format!("large{i}"), &fields);
+    server.measure(&format!("definition of {} KB", size / 1000), 1, large, define_large).await;
+    println!(
+        "memory per definition of {} KB: {} KB",
+        size / 1000,
+        server.resident().saturating_sub(before) / large as u64 / 1000
+    );
+    let count = 10_000;
+    let create = |i: usize| custom_object("first0", &format!("c{i}"));
+    server.measure("custom: create", 32, count, create).await;
+    let path = |i: usize| format!("/apis/bench.example.com/v1/namespaces/default/first0s/c{i}");
+    server.measure("custom: get", 32, count, |i| (Method::GET, path(i), Bytes::new(), "")).await;
+    let apply = |i: usize| {
+        let body = format!(
+            r#"{{"apiVersion":"bench.example.com/v1","kind":"FIRST0","metadata":{{"name":"c{i}"}},"spec":{{"note":"{i}"}}}}"#
+        );
+        (Method::PATCH, format!("{}?fieldManager=bench&force=true", path(i)), Bytes::from(body), APPLY)
+    };
+    server.measure("custom: apply", 32, count, apply).await;
+    server.measure("custom: delete", 32, count, |i| (Method::DELETE, path(i), Bytes::new(), "")).await;
+}
+
+/// A definition with a rule, and more properties of its spec if given.
+fn definition(singular: &str, more: &str) -> Bytes {
+    let kind = singular.to_uppercase();
+    Bytes::from(format!(
+        r#"{{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{{"name":"{singular}s.bench.example.com"}},
+        "spec":{{"group":"bench.example.com","scope":"Namespaced","names":{{"plural":"{singular}s","singular":"{singular}","kind":"{kind}"}},
+        "versions":[{{"name":"v1","served":true,"storage":true,"schema":{{"openAPIV3Schema":{{"type":"object","properties":{{
+        "spec":{{"type":"object","properties":{{"replicas":{{"type":"integer","default":1}},"note":{{"type":"string","maxLength":2000}}{more}}},
+        "x-kubernetes-validations":[{{"rule":"self.replicas >= 0 && self.replicas <= 10"}}]}},
+        "status":{{"type":"object","properties":{{"ready":{{"type":"integer"}}}}}}}}}}}},"subresources":{{"status":{{}}}}}}]}}}}"#
+    ))
+}
+
+/// An object of such a definition, of about 1 KB.
+fn custom_object(singular: &str, name: &str) -> Call {
+    let kind = singular.to_uppercase();
+    let body = format!(
+        r#"{{"apiVersion":"bench.example.com/v1","kind":"{kind}","metadata":{{"name":"{name}"}},"spec":{{"replicas":3,"note":"{}"}}}}"#,
+        "x".repeat(900)
+    );
+    let path = format!("/apis/bench.example.com/v1/namespaces/default/{singular}s");
+    (Method::POST, path, Bytes::from(body), "application/json")
 }
 
 async fn lists(server: &Server) {
