@@ -31,7 +31,7 @@ pub(crate) use definition::{Definition, settle};
 pub(crate) const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 /// Pause before what failed is tried again: the disk may be full, or another server was faster.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
+pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Keeps definitions in order until the server stops.
 pub(crate) async fn run(server: Arc<Inner>) {
@@ -72,7 +72,7 @@ async fn keep(server: &Arc<Inner>) {
 }
 
 /// A watcher of all that changes from now on.
-fn follow(store: &Store, resource: &GroupResource) -> Result<Watcher, WatchError> {
+pub(crate) fn follow(store: &Store, resource: &GroupResource) -> Result<Watcher, WatchError> {
     let (selection, from) = (Selection::everything(), store.snapshot().revision());
     store.watch(WatchRequest { resource: resource.clone(), namespace: None, selection, from })
 }
@@ -88,18 +88,19 @@ async fn tell(server: &Inner, registry: &Registry) -> Result<(), Box<Status>> {
                 definition.tell(object, &now);
             }
         };
-        ignore_gone(change_status(server, &definition.name, &mut write).await)?;
+        ignore_gone(change_status(server, &DEFINITIONS, &definition.name, &mut write).await)?;
     }
     Ok(())
 }
 
-/// Changes a definition through its status, as every controller does.
-async fn change_status(
+/// Changes an object through its status, as every controller does.
+pub(crate) async fn change_status(
     server: &Inner,
+    resource: &GroupResource,
     name: &str,
     change: &mut (dyn FnMut(&mut Value) + Send),
 ) -> Result<(), Box<Status>> {
-    let served = server.registry.find(&DEFINITIONS.group, "v1", &DEFINITIONS.resource).expect("a built-in kind");
+    let served = server.registry.find(&resource.group, "v1", &resource.resource).expect("a built-in kind");
     let system = System::default();
     let mut call = Call::of_system(server, served, &system, None, Some(name), Some("status"));
     let mut make = |_: &mut Call<'_>, old: &Value| {
@@ -110,7 +111,7 @@ async fn change_status(
     verbs::change(&mut call, &WriteOptions::of_system(), &mut make).await.map(|_| ())
 }
 
-fn ignore_gone(result: Result<(), Box<Status>>) -> Result<(), Box<Status>> {
+pub(crate) fn ignore_gone(result: Result<(), Box<Status>>) -> Result<(), Box<Status>> {
     match result {
         Err(status) if matches!(&*status.reason, "NotFound" | "Conflict") => Ok(()),
         result => result,

@@ -18,6 +18,7 @@ mod continuation;
 mod definitions;
 mod discovery;
 mod flow;
+mod flow_schemas;
 mod health;
 mod local;
 

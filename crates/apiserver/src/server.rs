@@ -79,9 +79,11 @@ impl ApiServer {
         let _ = self.inner.signer.set(signer);
     }
 
-    /// Keeps the definitions of custom kinds in order until the server stops. Run beside the service, once for each.
+    /// Keeps in order what the server itself answers for, definitions of custom kinds first of all, until it stops. Run
+    /// beside the service, once for each.
     pub fn tend(&self) -> impl Future<Output = ()> + Send + use<> {
-        crate::definitions::run(Arc::clone(&self.inner))
+        let (definitions, schemas) = (Arc::clone(&self.inner), Arc::clone(&self.inner));
+        async { tokio::join!(crate::definitions::run(definitions), crate::flow_schemas::run(schemas)).0 }
     }
 
     /// Makes what must always be there: the system's namespaces, the service range and the API's own Service.

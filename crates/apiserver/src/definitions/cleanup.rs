@@ -72,12 +72,12 @@ async fn end(server: &Inner, name: &str, uid: &str) -> Result<(), Box<Status>> {
             finalizers.retain(|name| name != FINALIZER);
         }
     };
-    ignore_gone(change_status(server, name, &mut let_go).await)
+    ignore_gone(change_status(server, &DEFINITIONS, name, &mut let_go).await)
 }
 
 async fn set(server: &Inner, name: &str, condition: Condition) -> Result<(), Box<Status>> {
     let now = server.clock.timestamp();
-    ignore_gone(change_status(server, name, &mut |object| condition.set(object, &now)).await)
+    ignore_gone(change_status(server, &DEFINITIONS, name, &mut |object| condition.set(object, &now)).await)
 }
 
 /// Deletes all instances, and waits until the last is gone: others may hold them by finalizers.

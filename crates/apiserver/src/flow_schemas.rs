@@ -1,0 +1,123 @@
+//! FlowSchemas say whether the priority level that they name is there.
+
+use std::sync::{Arc, LazyLock};
+
+use serde_json::{Value, json};
+use setpoint_api::{GroupResource, Status};
+use setpoint_schema::Edit;
+use setpoint_store::{Query, Selection, WatchError};
+
+use crate::definitions::{RETRY_AFTER, change_status, follow, ignore_gone};
+use crate::objects;
+use crate::server::Inner;
+
+const GROUP: &str = "flowcontrol.apiserver.k8s.io";
+
+static SCHEMAS: LazyLock<GroupResource> = LazyLock::new(|| GroupResource::new(GROUP, "flowschemas"));
+static LEVELS: LazyLock<GroupResource> = LazyLock::new(|| GroupResource::new(GROUP, "prioritylevelconfigurations"));
+
+/// Keeps their conditions true until the server stops.
+pub(crate) async fn run(server: Arc<Inner>) {
+    let mut stopping = server.stopping.clone();
+    tokio::select! {
+        biased;
+        _ = stopping.wait_for(|stopping| *stopping) => {}
+        () = keep(&server) => {}
+    }
+}
+
+async fn keep(server: &Inner) {
+    loop {
+        let (Ok(mut schemas), Ok(mut levels)) = (follow(&server.store, &SCHEMAS), follow(&server.store, &LEVELS))
+        else {
+            return;
+        };
+        let done = tell(server).await;
+        if let Err(status) = &done {
+            tracing::warn!(error = %status.message, "the conditions of FlowSchemas could not be written yet");
+        }
+        tokio::select! {
+            result = schemas.next() => if matches!(result, Err(WatchError::Closed)) { return },
+            _ = levels.next() => {}
+            () = tokio::time::sleep(RETRY_AFTER), if done.is_err() => {}
+        }
+    }
+}
+
+async fn tell(server: &Inner) -> Result<(), Box<Status>> {
+    let snapshot = server.store.snapshot();
+    let selection = Selection::everything();
+    let query = Query { resource: &SCHEMAS, namespace: None, selection: &selection, after: None, limit: None };
+    for schema in snapshot.list(&query).items {
+        let schema = objects::value(&schema);
+        let level = schema["spec"]["priorityLevelConfiguration"].text("name");
+        let wanted = dangling(level, snapshot.get(&LEVELS, None, level).is_some());
+        if !has(&schema, &wanted) {
+            let now = server.clock.timestamp();
+            let mut change = |schema: &mut Value| set(schema, &wanted, &now);
+            ignore_gone(change_status(server, &SCHEMAS, schema["metadata"].text("name"), &mut change).await)?;
+        }
+    }
+    Ok(())
+}
+
+fn dangling(level: &str, is_there: bool) -> Value {
+    let names = format!("This FlowSchema references the PriorityLevelConfiguration object named {level:?}");
+    match is_there {
+        true => {
+            json!({"type": "Dangling", "status": "False", "reason": "Found", "message": format!("{names} and it exists")})
+        }
+        false => {
+            let message = format!("{names} but there is no such object");
+            json!({"type": "Dangling", "status": "True", "reason": "NotFound", "message": message})
+        }
+    }
+}
+
+fn conditions(object: &Value) -> &[Value] {
+    object["status"]["conditions"].as_array().map_or(&[], Vec::as_slice)
+}
+
+/// Whether an object has a condition that says this.
+fn has(object: &Value, wanted: &Value) -> bool {
+    let same = |found: &Value| ["type", "status", "reason", "message"].iter().all(|name| found[name] == wanted[name]);
+    conditions(object).iter().any(same)
+}
+
+/// Puts a condition in place of the one of its type. Its time is that of the last change of its status.
+fn set(object: &mut Value, wanted: &Value, now: &str) {
+    let mut all = conditions(object).to_vec();
+    let before = all.iter().position(|condition| condition["type"] == wanted["type"]);
+    let mut condition = wanted.clone();
+    let since = before.map(|at| all.remove(at)).filter(|old| old["status"] == wanted["status"]);
+    let since = since.and_then(|old| old["lastTransitionTime"].as_str().map(str::to_owned));
+    condition.set("lastTransitionTime", since.unwrap_or_else(|| now.to_owned()));
+    all.push(condition);
+    object.ensure("status").set("conditions", all);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::testing::Server;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_schema_says_whether_its_level_is_there() {
+        let server = Server::tended().await;
+        let schemas = format!("/apis/{GROUP}/v1/flowschemas");
+        let spec = json!({"priorityLevelConfiguration": {"name": "later"}});
+        server.done("POST", &schemas, json!({"metadata": {"name": "mine"}, "spec": spec})).await;
+        let reason = async || {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let schema = server.done("GET", &format!("{schemas}/mine"), Value::Null).await;
+            schema["status"]["conditions"][0]["reason"].as_str().map(str::to_owned)
+        };
+        assert_eq!(reason().await.as_deref(), Some("NotFound"));
+        let limited = json!({"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}}});
+        let level = json!({"metadata": {"name": "later"}, "spec": limited});
+        server.done("POST", &format!("/apis/{GROUP}/v1/prioritylevelconfigurations"), level).await;
+        assert_eq!(reason().await.as_deref(), Some("Found"));
+    }
+}
