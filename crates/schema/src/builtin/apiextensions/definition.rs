@@ -233,11 +233,7 @@ fn shown_versions(at: &Node<'_>, shared: &Shared) -> BadValue {
             version.remove(field);
         }
     }
-    match &versions {
-        // Reading makes no difference between an empty list and none; users write the former.
-        Value::Null => BadValue::Json("[]".into()),
-        list => BadValue::Json(internal_form::compact(Some(list), at.ty())),
-    }
+    BadValue::Json(internal_form::compact(Some(&versions), at.ty()))
 }
 
 fn validate_required_names(names: &Node<'_>, errs: &mut Errors) {
