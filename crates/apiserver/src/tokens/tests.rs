@@ -73,7 +73,8 @@ async fn a_token_of_another_key_or_a_changed_one_is_refused() {
     let theirs = server().await;
     let token = token(&theirs, json!({})).await;
     assert_ne!(review(&ours, &token, json!(null)).await["authenticated"], true);
-    for bad in ["garbage", "a.b.c", "", "..", &token[..token.len() - 8]] {
+    let long = format!("{token}{}", "A".repeat(super::TOKEN_BYTES_MAX));
+    for bad in ["garbage", "a.b.c", "", "..", &token[..token.len() - 8], &long] {
         let (code, answer) = theirs.send("POST", REVIEWS, json!({"spec": {"token": bad}})).await;
         assert!(code == 400 && bad.is_empty() || answer["status"]["authenticated"] != true, "{bad}: {answer}");
     }
@@ -93,6 +94,11 @@ async fn bad_requests_say_what_is_wrong() {
             json!({"spec": {"expirationSeconds": 5}}),
             422,
             "TokenRequest.authentication.k8s.io \"\" is invalid: spec.expirationSeconds: Invalid value: 5: may not specify a duration less than 10 minutes",
+        ),
+        (
+            json!({"spec": {"expirationSeconds": 4_294_967_297_i64}}),
+            422,
+            "TokenRequest.authentication.k8s.io \"\" is invalid: spec.expirationSeconds: Invalid value: 4294967297: may not specify a duration larger than 2^32 seconds",
         ),
         (
             json!({"metadata": {"name": "other"}}),
