@@ -35,12 +35,7 @@ pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Keeps definitions in order until the server stops.
 pub(crate) async fn run(server: Arc<Inner>) {
-    let mut stopping = server.stopping.clone();
-    tokio::select! {
-        biased;
-        _ = stopping.wait_for(|stopping| *stopping) => {}
-        () = keep(&server) => {}
-    }
+    server.until_stopped(keep(&server)).await;
 }
 
 async fn keep(server: &Arc<Inner>) {

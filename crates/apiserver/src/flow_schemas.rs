@@ -18,12 +18,7 @@ static LEVELS: LazyLock<GroupResource> = LazyLock::new(|| GroupResource::new(GRO
 
 /// Keeps their conditions true until the server stops.
 pub(crate) async fn run(server: Arc<Inner>) {
-    let mut stopping = server.stopping.clone();
-    tokio::select! {
-        biased;
-        _ = stopping.wait_for(|stopping| *stopping) => {}
-        () = keep(&server) => {}
-    }
+    server.until_stopped(keep(&server)).await;
 }
 
 async fn keep(server: &Inner) {

@@ -123,6 +123,16 @@ impl tower::Service<Request<Body>> for ApiServer {
 }
 
 impl Inner {
+    /// Does work that has no end of its own, until the server stops.
+    pub(crate) async fn until_stopped(&self, work: impl Future<Output = ()>) {
+        let mut stopping = self.stopping.clone();
+        tokio::select! {
+            biased;
+            _ = stopping.wait_for(|stopping| *stopping) => {}
+            () = work => {}
+        }
+    }
+
     async fn handle(&self, registry: &Arc<Registry>, request: Request<Body>) -> Response<Body> {
         let (parts, body) = request.into_parts();
         let path = parts.uri.path();
