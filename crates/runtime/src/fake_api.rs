@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -13,6 +14,11 @@ use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
+
+/// Lets virtual time pass: the clock of these tests is paused, so it jumps from timer to timer and each fires in its turn.
+pub async fn pass(time: Duration) {
+    tokio::time::sleep(time).await;
+}
 
 type Answer = Response<UnsyncBoxBody<Bytes, std::io::Error>>;
 

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::{Cached, Event, Informer, InformerOptions, Informers, LeanMeta, Target};
 use crate::clock::Chance;
-use crate::fake_api::{FakeApi, bookmark, config_map};
+use crate::fake_api::{FakeApi, bookmark, config_map, pass};
 use crate::manager::{Lifecycle, Runnable};
 use crate::queue::What;
 
@@ -277,7 +277,7 @@ async fn a_resync_replays_the_cache_to_those_who_asked_without_the_server() {
     bench.informer.add_handler(handler, Some(Duration::from_secs(60))).keep();
     bench.told();
     let requests = bench.api.requests("").len();
-    tokio::time::sleep(Duration::from_secs(130)).await;
+    pass(Duration::from_secs(130)).await;
     let resyncs = told.lock().unwrap().iter().filter(|what| **what == What::Resync).count();
     assert_eq!(resyncs, 4, "two objects, twice");
     assert_eq!(bench.told(), Vec::<String>::new());

@@ -17,7 +17,7 @@ use super::{
 use crate::Key;
 use crate::cache::{Informer, Informers};
 use crate::clock::{Chance, Clock};
-use crate::fake_api::{FakeApi, config_map};
+use crate::fake_api::{FakeApi, config_map, pass};
 use crate::manager::{Lifecycle, Runnable};
 use crate::queue::What;
 
@@ -55,7 +55,7 @@ impl Bench {
 
     /// Runs until nothing happens any more for a while.
     async fn settle(&self) {
-        tokio::time::sleep(Duration::from_millis(10)).await;
+        pass(Duration::from_millis(10)).await;
     }
 }
 
@@ -197,7 +197,7 @@ async fn times(answer: fn(u32) -> Result<Action, Error>, max_retries: Option<u32
         async move { answer(run) }
     };
     let handle = bench.start(bench.builder().options(options), reconcile).await;
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    pass(Duration::from_millis(100)).await;
     let seen = seen.lock().unwrap();
     (seen.iter().map(|at| at.duration_since(seen[0]).as_millis()).collect(), handle)
 }
@@ -229,7 +229,7 @@ async fn a_run_that_takes_too_long_is_stopped_and_tried_again() {
     bench.api.put(MAPS, config_map("a", "1"));
     let options = ControllerOptions { reconcile_timeout: Duration::from_secs(1), ..ControllerOptions::default() };
     let handle = bench.start(bench.builder().options(options), |_: Context, _: Key| std::future::pending()).await;
-    tokio::time::sleep(Duration::from_millis(2020)).await;
+    pass(Duration::from_millis(2020)).await;
     assert_eq!(handle.stats().timeouts, 2);
     assert_eq!(handle.stats().active_workers, 1);
 }
@@ -272,12 +272,12 @@ async fn a_run_waits_until_the_cache_has_its_own_writes() {
     bench.maps.until_synced().await;
     bench.api.hide_events(1);
     let handle = bench.start(bench.builder(), reconcile).await;
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    pass(Duration::from_millis(500)).await;
     assert_eq!(handle.stats().requeue_after, 1, "the second run waits");
-    tokio::time::sleep(Duration::from_millis(1000)).await;
+    pass(Duration::from_millis(1000)).await;
     assert_eq!(handle.stats().stale, 1, "and is put off, so that other keys run");
     bench.api.cut_watches();
-    tokio::time::sleep(Duration::from_secs(5)).await;
+    pass(Duration::from_secs(5)).await;
     assert_eq!(bench.api.get(MAPS, "default/a").unwrap()["data"]["value"], "5");
     assert_eq!(bench.api.requests("PATCH").len(), 1, "nothing was decided from a stale cache");
     assert!(handle.stats().success >= 1);
@@ -307,7 +307,7 @@ async fn creates_and_deletes_are_waited_for_too() {
         }
     };
     let handle = bench.start(bench.builder().owns(&bench.secrets), reconcile).await;
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    pass(Duration::from_millis(50)).await;
     assert_eq!(*made.lock().unwrap(), 4);
     assert_eq!(handle.stats().errors, 0, "never 'already exists', never 'not found'");
 }
@@ -421,7 +421,7 @@ async fn a_resync_wakes_all_keys_in_its_period() {
     bench.api.put(MAPS, config_map("a", "1"));
     let runs = Runs::default();
     let _handle = bench.start(bench.builder().resync(Duration::from_secs(60)), runs.reconciler()).await;
-    tokio::time::sleep(Duration::from_secs(150)).await;
+    pass(Duration::from_secs(150)).await;
     assert_eq!(runs.keys(), ["default/a", "default/a", "default/a"]);
 }
 
@@ -436,7 +436,7 @@ async fn draining_finishes_what_is_queued_and_takes_no_new_events() {
     let reconcile = move |context: Context, key: Key| {
         log.note(&context, &key);
         async {
-            tokio::time::sleep(Duration::from_secs(1)).await;
+            pass(Duration::from_secs(1)).await;
             Ok(Action::requeue_after(Duration::from_secs(1)))
         }
     };
@@ -483,7 +483,7 @@ async fn thousands_of_objects_and_a_thousand_changes_a_second_lose_no_key_and_ru
             assert!(!inside.lock().unwrap().contains(&key), "{key} runs twice at once");
             inside.lock().unwrap().push(key.clone());
             let map = context.read(&maps, &key).unwrap();
-            tokio::time::sleep(Duration::from_millis(2)).await;
+            pass(Duration::from_millis(2)).await;
             seen.lock().unwrap().insert(key.clone(), map.data.as_ref().unwrap()["value"].clone());
             inside.lock().unwrap().retain(|held| *held != key);
             Ok(Action::done())
@@ -498,9 +498,9 @@ async fn thousands_of_objects_and_a_thousand_changes_a_second_lose_no_key_and_ru
         let name = format!("m{}", chance.below(3_000));
         bench.api.put(MAPS, config_map(&name, &change.to_string()));
         expected.insert(Key::namespaced("default", &name), change.to_string());
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        pass(Duration::from_millis(1)).await;
     }
-    tokio::time::sleep(Duration::from_secs(10)).await;
+    pass(Duration::from_secs(10)).await;
     assert!(*last.lock().unwrap() == expected, "each key's last run saw its last state");
     let stats = handle.queue().stats();
     assert_eq!((stats.depth, stats.processing, handle.stats().errors), ([0; 3], 0, 0));
