@@ -24,7 +24,7 @@ pub use event::Event;
 pub use informer::{Handler, Informer, InformerOptions, Progress, Registration, Transform};
 pub use informers::Informers;
 pub use lister::Lister;
-pub use object::{Cached, LeanMeta, LeanOwner, Owner};
+pub use object::{Cached, LeanMeta, LeanOwner, Owner, Pairs};
 pub use reflector::{BACKOFF_MAX, BACKOFF_START, PAGE_SIZE};
 pub use store::{IndexFn, Memory, Snapshot};
 pub use wire::{LINE_BYTES_MAX, LIST_BYTES_MAX, Target};

@@ -77,6 +77,7 @@ struct Shared {
     controllers: Mutex<BTreeMap<String, ControllerHandle>>,
     options: ManagerOptions,
     client: Client,
+    fence: Option<Fence>,
     informers: Informers,
     metrics: Metrics,
     health: Checks,
@@ -97,7 +98,8 @@ impl Manager {
             }
             None => None,
         };
-        let fenced = elector.as_ref().map_or_else(|| client.clone(), |elector| elector.fence().client(&client));
+        let fence = elector.as_ref().map(|elector| elector.fence().clone());
+        let fenced = fence.as_ref().map_or_else(|| client.clone(), |fence| fence.client(&client));
         let informers = Informers::new(client, &chance);
         let manager = Manager(Arc::new(Shared {
             leading: watch::Sender::new(elector.is_none()),
@@ -107,6 +109,7 @@ impl Manager {
             running: Mutex::new(false),
             controllers: Mutex::default(),
             client: fenced,
+            fence,
             health: Checks::new("healthz"),
             ready: Checks::new("readyz"),
             options,
@@ -122,6 +125,12 @@ impl Manager {
     /// The client for controllers: counted, and with an election it writes only while this process leads.
     pub fn client(&self) -> &Client {
         &self.0.client
+    }
+
+    /// A client of another identity for one of the controllers: counted and fenced like [`client`](Self::client).
+    pub fn guard(&self, client: &Client) -> Client {
+        let counted = self.0.metrics.client(client);
+        self.0.fence.as_ref().map_or_else(|| counted.clone(), |fence| fence.client(&counted))
     }
 
     /// The shared caches.

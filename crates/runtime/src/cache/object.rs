@@ -139,8 +139,8 @@ pub struct LeanMeta {
     pub generation: i64,
     /// Whether its deletion has begun.
     pub deleting: bool,
-    /// Labels, sorted by name.
-    pub labels: Box<[(Box<str>, Box<str>)]>,
+    /// Labels.
+    pub labels: Pairs,
     /// The owner that controls it.
     pub controller: Option<Box<LeanOwner>>,
 }
@@ -165,8 +165,7 @@ impl LeanMeta {
     /// The value of a label.
     #[must_use]
     pub fn label(&self, name: &str) -> Option<&str> {
-        let position = self.labels.binary_search_by(|(label, _)| (**label).cmp(name)).ok()?;
-        Some(&self.labels[position].1)
+        self.labels.get(name)
     }
 }
 
@@ -179,7 +178,7 @@ impl<'de> Deserialize<'de> for LeanMeta {
             resource_version: wire.resource_version,
             generation: wire.generation,
             deleting: wire.deletion_timestamp.is_some(),
-            labels: wire.labels.0,
+            labels: wire.labels,
             controller: wire.owner_references.into_iter().find(|owner| owner.controller).map(Box::new),
         })
     }
@@ -206,8 +205,35 @@ struct WireMeta {
     owner_references: Vec<LeanOwner>,
 }
 
-#[derive(Default)]
-struct Pairs(Box<[(Box<str>, Box<str>)]>);
+/// Names with values, such as labels: one slice, sorted by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pairs(Box<[(Box<str>, Box<str>)]>);
+
+impl Pairs {
+    /// The value of a name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&str> {
+        let position = self.0.binary_search_by(|(known, _)| (**known).cmp(name)).ok()?;
+        Some(&self.0[position].1)
+    }
+
+    /// All of them, in the order of their names.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (&**name, &**value))
+    }
+
+    /// Keeps those names that somebody reads.
+    #[must_use]
+    pub fn only(self, is_read: impl Fn(&str) -> bool) -> Self {
+        Self(self.0.into_iter().filter(|(name, _)| is_read(name)).collect())
+    }
+}
+
+impl setpoint_api::labels::Labels for Pairs {
+    fn get(&self, key: &str) -> Option<&str> {
+        Pairs::get(self, key)
+    }
+}
 
 impl<'de> Deserialize<'de> for Pairs {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -1,0 +1,119 @@
+//! All controllers by name, and which of them run.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use setpoint_runtime::manager::ManagerError;
+
+use crate::Wiring;
+use crate::service_account;
+
+/// One controller.
+pub struct Entry {
+    /// What it is called: in `--controllers`, in its service account, in its metrics and events.
+    pub name: &'static str,
+    /// What it was called once; `--controllers` still knows it.
+    pub alias: &'static str,
+    add: fn(&Wiring<'_>) -> Result<(), ManagerError>,
+}
+
+/// All controllers, in the order of their names.
+pub const ALL: &[Entry] =
+    &[Entry { name: "serviceaccount-controller", alias: "serviceaccount", add: service_account::add }];
+
+/// Adds the chosen controllers to the manager of a wiring.
+pub fn add_to(wiring: &Wiring<'_>, choice: &Choice) -> Result<(), ManagerError> {
+    ALL.iter().filter(|entry| choice.has(entry.name)).try_for_each(|entry| (entry.add)(wiring))
+}
+
+/// Which controllers run.
+///
+/// ```
+/// use setpoint_controllers::Choice;
+///
+/// let choice = Choice::parse("*,-serviceaccount-controller").unwrap();
+/// assert!(!choice.has("serviceaccount-controller"));
+/// assert!(Choice::parse("no-such-controller").is_err());
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice(BTreeSet<&'static str>);
+
+impl Choice {
+    /// All of them.
+    #[must_use]
+    pub fn all() -> Choice {
+        Choice(ALL.iter().map(|entry| entry.name).collect())
+    }
+
+    /// Those that a list names: `*` for all, `name` for one, `-name` for all but one. What is named counts more than `*`.
+    pub fn parse(text: &str) -> Result<Choice, ChoiceError> {
+        let items: Vec<&str> = text.split(',').map(str::trim).filter(|item| !item.is_empty()).collect();
+        let mut chosen = if items.contains(&"*") { Choice::all().0 } else { BTreeSet::new() };
+        for item in items.into_iter().filter(|item| *item != "*") {
+            let (name, is_on) = item.strip_prefix('-').map_or((item, true), |name| (name, false));
+            let entry = ALL.iter().find(|entry| entry.name == name || entry.alias == name);
+            let entry = entry.ok_or_else(|| ChoiceError { name: name.to_owned() })?;
+            match is_on {
+                true => chosen.insert(entry.name),
+                false => chosen.remove(entry.name),
+            };
+        }
+        Ok(Choice(chosen))
+    }
+
+    /// Whether the controller with this name runs.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.0.contains(name)
+    }
+
+    /// The names of those that run.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.0.iter().copied()
+    }
+}
+
+/// There is no controller of this name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChoiceError {
+    name: String,
+}
+
+impl fmt::Display for ChoiceError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let known: Vec<_> = ALL.iter().map(|entry| entry.name).collect();
+        write!(out, "there is no controller {:?}; there are {}", self.name, known.join(", "))
+    }
+}
+
+impl std::error::Error for ChoiceError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_named_counts_more_than_the_star() {
+        for (text, is_on) in [
+            ("*", true),
+            ("", false),
+            ("serviceaccount", true),
+            ("-serviceaccount-controller,*", false),
+            ("*, -serviceaccount", false),
+        ] {
+            assert_eq!(Choice::parse(text).unwrap().has("serviceaccount-controller"), is_on, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_is_told_with_those_that_are_known() {
+        let said = Choice::parse("*,-deploy").unwrap_err().to_string();
+        assert!(said.starts_with("there is no controller \"deploy\"; there are "), "{said}");
+        assert!(said.contains("serviceaccount-controller"), "{said}");
+    }
+
+    #[test]
+    fn names_are_in_order_and_each_is_there_once() {
+        assert!(ALL.is_sorted_by(|one, other| one.name < other.name));
+    }
+}
