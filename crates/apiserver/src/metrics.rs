@@ -112,7 +112,8 @@ pub(crate) fn answer(requests: Option<&Metrics>, server: &Inner) -> Response<Bod
     }
     storage::write(&server.store, &mut out);
     process::write(&mut out);
-    let mut response = answer::text(StatusCode::OK, out.into_text());
+    let beside = server.beside.get().map(|figures| figures()).unwrap_or_default();
+    let mut response = answer::text(StatusCode::OK, out.into_text() + &beside);
     let media = http::HeaderValue::from_static(MEDIA_TYPE);
     response.headers_mut().insert(http::header::CONTENT_TYPE, media);
     response

@@ -33,6 +33,9 @@ pub struct ApiServer {
     inner: Arc<Inner>,
 }
 
+/// Figures in the text form of Prometheus.
+pub(crate) type Figures = Box<dyn Fn() -> String + Send + Sync>;
+
 /// What all requests share.
 pub(crate) struct Inner {
     pub(crate) store: Store,
@@ -46,6 +49,8 @@ pub(crate) struct Inner {
     pub(crate) flow: Flow,
     /// Signs service account tokens; without one there are none.
     pub(crate) signer: OnceLock<Signer>,
+    /// Writes the figures of what runs in the same process.
+    pub(crate) beside: OnceLock<Figures>,
     /// True once the server is going down: watches end.
     pub(crate) stopping: watch::Receiver<bool>,
 }
@@ -69,6 +74,7 @@ impl ApiServer {
                 metrics: Arc::default(),
                 flow: Flow::default(),
                 signer: OnceLock::new(),
+                beside: OnceLock::new(),
                 stopping,
             }),
         }
@@ -77,6 +83,11 @@ impl ApiServer {
     /// Signs service account tokens with this. Whoever comes first stays.
     pub fn sign_with(&self, signer: Signer) {
         let _ = self.inner.signer.set(signer);
+    }
+
+    /// Shows the figures of what runs in the same process with the server's own. Whoever comes first stays.
+    pub fn show_figures(&self, figures: impl Fn() -> String + Send + Sync + 'static) {
+        let _ = self.inner.beside.set(Box::new(figures));
     }
 
     /// Keeps in order what the server itself answers for, definitions of custom kinds first of all, until it stops. Run

@@ -297,7 +297,7 @@ impl Run<'_> {
         let due = self.manager.parts().take_due(leading);
         for (runnable, lifecycle) in due {
             let name = runnable.name().to_owned();
-            tracing::info!(part = %name, "starting");
+            tracing::debug!(part = %name, "starting");
             let (part, manager, ready) = (name.clone(), self.manager.clone(), lifecycle.clone());
             let running = runnable.run(lifecycle);
             let task = self.tasks.spawn(async move {
@@ -320,7 +320,7 @@ impl Run<'_> {
         match joined {
             Ok((name, ended)) => {
                 parts.ended(&name);
-                tracing::info!(part = %name, "ended");
+                tracing::debug!(part = %name, "ended");
                 ended.map_err(|error| ManagerError::Failed { name, error })
             }
             Err(error) => {

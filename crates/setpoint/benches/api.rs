@@ -398,7 +398,7 @@ impl Server {
     fn start(directory: &Path) -> Server {
         let start = Instant::now();
         let mut process = Command::new(env!("CARGO_BIN_EXE_setpoint"))
-            .args(["up", "--listen", "127.0.0.1:0", "--log-level", "warn", "--data-dir"])
+            .args(["server", "--listen", "127.0.0.1:0", "--log-level", "warn", "--data-dir"])
             .arg(directory)
             .stdout(Stdio::piped())
             .spawn()

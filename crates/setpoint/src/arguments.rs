@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use setpoint_controllers::Choice;
 
 use crate::failure::Failure;
 
@@ -18,6 +19,7 @@ Examples:
   setpoint up                              start on this machine, with data in ~/.local/share/setpoint
   setpoint up --listen 127.0.0.1:0         the same on any free port
   setpoint server --data-dir ./data        the API server alone
+  setpoint controllers --kubeconfig FILE   the controllers alone, against any Kubernetes API server
   setpoint backup cluster.backup           keep a copy of a stopped server's data
   setpoint verify --data-dir ./data        check every record of a stopped server's data"
 )]
@@ -29,9 +31,11 @@ pub struct Arguments {
 #[derive(Subcommand)]
 pub enum Command {
     /// Run the control plane on this machine
-    Up(ServerArguments),
+    Up(UpArguments),
     /// Run the API server alone
     Server(ServerArguments),
+    /// Run the controllers alone, against any Kubernetes API server
+    Controllers(ControllersArguments),
     /// Check every record in the data directory of a stopped server
     Verify {
         #[command(flatten)]
@@ -90,6 +94,43 @@ pub struct ServerArguments {
     /// Where objects are kept: `embedded`, in the data directory
     #[arg(long, default_value = "embedded", value_parser = store)]
     pub store: StoreChoice,
+    /// How much to log to stderr [default: $SETPOINT_LOG or info]
+    #[arg(long, value_name = "LEVEL", value_enum)]
+    pub log_level: Option<LogLevel>,
+}
+
+#[derive(Args)]
+pub struct UpArguments {
+    #[command(flatten)]
+    pub server: ServerArguments,
+    #[command(flatten)]
+    pub controllers: ControllerArguments,
+}
+
+/// Which controllers run, and how.
+#[derive(Args)]
+pub struct ControllerArguments {
+    /// Which controllers run: `*` for all, `name` for one, `-name` for all but one
+    #[arg(long, value_name = "LIST", default_value = "*", allow_hyphen_values = true, value_parser = Choice::parse)]
+    pub controllers: Choice,
+    /// A YAML or JSON file with settings of the controllers
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub struct ControllersArguments {
+    /// How to reach the API server [default: $KUBECONFIG or ~/.kube/config]
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    pub controllers: ControllerArguments,
+    /// Where to serve /healthz, /readyz and /metrics
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:10257", value_parser = address)]
+    pub listen: SocketAddr,
+    /// Work without an election: only safe if no other copy runs
+    #[arg(long)]
+    pub no_leader_election: bool,
     /// How much to log to stderr [default: $SETPOINT_LOG or info]
     #[arg(long, value_name = "LEVEL", value_enum)]
     pub log_level: Option<LogLevel>,

@@ -1,6 +1,7 @@
 //! The control plane in one binary: `setpoint up`, and the commands around it.
 
 mod arguments;
+mod controllers;
 mod failure;
 mod logging;
 mod maintenance;
@@ -53,7 +54,9 @@ fn run(command: Command) -> Result<(), Failure> {
 
 async fn perform(command: Command) -> Result<(), Failure> {
     match command {
-        Command::Up(arguments) | Command::Server(arguments) => server::run(&arguments).await,
+        Command::Up(arguments) => server::run(&arguments.server, Some(&arguments.controllers)).await,
+        Command::Server(arguments) => server::run(&arguments, None).await,
+        Command::Controllers(arguments) => controllers::run(&arguments).await,
         Command::Verify { data } => maintenance::verify(&data).await,
         Command::Backup { data, file } => maintenance::backup(&data, &file).await,
         Command::Restore { data, file } => maintenance::restore(&data, &file).await,

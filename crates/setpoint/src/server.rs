@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use futures_util::FutureExt;
 use http::{Request, StatusCode};
 use setpoint_apiserver::body::{Body, full};
 use setpoint_apiserver::pki::{Pki, PkiError};
@@ -14,10 +15,11 @@ use setpoint_apiserver::user::User;
 use setpoint_store::{OpenError, Options, RealDisk, Store};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::task::JoinError;
 use tower::ServiceExt;
 
-use crate::arguments::{ServerArguments, StoreChoice};
+use crate::arguments::{ControllerArguments, ServerArguments, StoreChoice};
+use crate::controllers::Beside;
 use crate::failure::{Failure, say};
 use crate::signals::Signals;
 use crate::{logging, service};
@@ -34,8 +36,9 @@ const FAILED_GRACE: Duration = Duration::from_millis(300);
 /// Files that are not connections: the log, logging, the runtime.
 const FILES_RESERVED: u64 = 128;
 
-/// Runs until it is asked to stop, or fails.
-pub async fn run(arguments: &ServerArguments) -> Result<(), Failure> {
+/// Runs until it is asked to stop, or fails; with controllers in the same process if there are arguments for them.
+pub async fn run(arguments: &ServerArguments, controllers: Option<&ControllerArguments>) -> Result<(), Failure> {
+    let controllers = controllers.map(Beside::new).transpose()?;
     logging::start(arguments.log_level)?;
     let mut signals = Signals::listen()?;
     if let StoreChoice::Etcd(address) = &arguments.store {
@@ -44,7 +47,7 @@ pub async fn run(arguments: &ServerArguments) -> Result<(), Failure> {
     }
     let folder = std::path::absolute(arguments.data.folder()?).map_err(|e| Failure::new("can't use --data-dir", e))?;
     let store = open_store(&folder).await.map_err(|error| not_opened(&folder, error))?;
-    let outcome = run_on(&store, &folder, arguments, &mut signals).await;
+    let outcome = run_on(&store, &folder, arguments, controllers, &mut signals).await;
     tokio::select! {
         () = store.close() => outcome,
         signal = signals.next() => Err(stopped_twice(signal)),
@@ -80,6 +83,7 @@ async fn run_on(
     store: &Store,
     folder: &Path,
     arguments: &ServerArguments,
+    controllers: Option<Beside>,
     signals: &mut Signals,
 ) -> Result<(), Failure> {
     let listener = bind(arguments.listen).await?;
@@ -100,6 +104,11 @@ async fn run_on(
     let mut serving = tokio::spawn(async move {
         tokio::join!(serving, tending);
     });
+    let (leave, leaving) = watch::channel(false);
+    let mut beside = match controllers {
+        Some(controllers) => tokio::spawn(controllers.run(service.clone(), leaving)),
+        None => tokio::spawn(until(leaving).map(Ok)),
+    };
     let mut failed = store.stopped();
     let failed = failed.wait_for(Option::is_some);
     let run = async {
@@ -110,10 +119,16 @@ async fn run_on(
     let outcome = tokio::select! {
         outcome = run => outcome,
         ended = &mut serving => return Err(serving_ended(ended)),
+        ended = &mut beside => ended.unwrap_or_else(|error| Err(Failure::new("stopped: the controllers failed", error))),
         signal = signals.next() => {
             tracing::info!(signal, "stopping");
-            stop.send_replace(true);
-            return finish(serving, signals).await;
+            leave.send_replace(true);
+            let in_order = async {
+                let left = beside.await;
+                stop.send_replace(true);
+                serving.await.and(left.map(drop))
+            };
+            return finish(in_order, signals).await;
         }
         reason = failed => {
             let reason = reason.ok().and_then(|reason| reason.clone()).unwrap_or_default();
@@ -129,18 +144,24 @@ async fn run_on(
 }
 
 /// Waits for the server to end in order; a second signal ends the wait.
-async fn finish(serving: JoinHandle<()>, signals: &mut Signals) -> Result<(), Failure> {
+async fn finish(in_order: impl Future<Output = Result<(), JoinError>>, signals: &mut Signals) -> Result<(), Failure> {
     tokio::select! {
-        ended = serving => ended.map_err(|error| Failure::new("stopped out of order", error)),
+        ended = in_order => ended.map_err(|error| Failure::new("stopped out of order", error)),
         signal = signals.next() => Err(stopped_twice(signal)),
     }
+}
+
+/// Waits until it is time to leave.
+async fn until(mut leaving: watch::Receiver<bool>) {
+    // An error means that nobody will say so any more.
+    let _ = leaving.wait_for(|leaving| *leaving).await;
 }
 
 fn stopped_twice(signal: &str) -> Failure {
     Failure::new("stopped at once", format!("a second signal came ({signal}) before running requests were answered"))
 }
 
-fn serving_ended(ended: Result<(), tokio::task::JoinError>) -> Failure {
+fn serving_ended(ended: Result<(), JoinError>) -> Failure {
     let why = ended.err().map_or_else(|| "it ended by itself".to_owned(), |error| error.to_string());
     Failure::new("stopped: the server failed", why)
 }
@@ -271,7 +292,7 @@ mod tests {
         let arguments = crate::arguments::Arguments::parse_from(["setpoint", "server", "--listen", ":0"]);
         let crate::arguments::Command::Server(arguments) = arguments.command else { panic!("not a server") };
         let mut signals = Signals::listen().unwrap();
-        let running = run_on(&store, folder.path(), &arguments, &mut signals);
+        let running = run_on(&store, folder.path(), &arguments, None, &mut signals);
         let failing = async {
             // Once the server has written what must always be there, every operation fails.
             store.reached(Revision::new(1)).await;

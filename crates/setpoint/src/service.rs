@@ -14,10 +14,15 @@ static REGISTRY: LazyLock<Arc<Registry>> = LazyLock::new(|| Arc::new(Registry::b
 
 /// Puts the service together. `stop` ends the requests that have no end of their own.
 pub fn service(store: Store, stop: watch::Receiver<bool>) -> ApiServer {
+    ApiServer::new(store, Arc::clone(&REGISTRY), Clock::system(), Chance::seeded(seed()), stop)
+}
+
+/// A seed that no other run has.
+pub fn seed() -> u64 {
     let mut seed = [0; 8];
     // Without random numbers from the system the certificates could not have been made either.
     ring::rand::SystemRandom::new().fill(&mut seed).expect("the system gives random numbers");
-    ApiServer::new(store, Arc::clone(&REGISTRY), Clock::system(), Chance::seeded(u64::from_le_bytes(seed)), stop)
+    u64::from_le_bytes(seed)
 }
 
 /// What objects of each resource can be selected by.

@@ -148,12 +148,27 @@ fn a_backup_comes_back_in_another_directory() {
 }
 
 #[test]
+fn settings_of_controllers_are_checked_before_anything_starts() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("settings.yaml");
+    fs::write(&file, "queue: {qps: fast}\n").unwrap();
+    let data = folder.path().join("data");
+    let arguments = ["up", "--data-dir", data.to_str().unwrap(), "--config", file.to_str().unwrap()];
+    check(&arguments, 2, "queue.qps: must be a number (from the file)");
+    assert!(!data.exists());
+}
+
+#[test]
 fn wrong_usage_ends_with_2() {
     check(&[], 2, "Usage: setpoint");
     check(&["verfy"], 2, "verify");
     check(&["up", "--listen", "nowhere"], 2, "expected an IP address and a port");
     check(&["up", "--log-level", "loud"], 2, "possible values");
     check(&["up", "--store", "sqlite"], 2, "expected `embedded`");
+    check(&["up", "--controllers", "*,-deploy"], 2, "there is no controller \"deploy\"; there are ");
+    check(&["up", "--config", "/nowhere/settings.yaml"], 2, "can't use /nowhere/settings.yaml");
+    check(&["controllers", "--kubeconfig", "/nowhere/kubeconfig"], 2, "can't use /nowhere/kubeconfig");
+    check(&["server", "--controllers", "*"], 2, "unexpected argument");
     check(&["up", "--store", "etcd://127.0.0.1:2379"], 2, "etcd is not available yet");
     let bad = setpoint(&["up"]).env("SETPOINT_LOG", "loud").output().unwrap();
     assert_eq!(bad.status.code(), Some(2));

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
-/// A running `setpoint server`, with no controllers that would change what a test made; killed when dropped, so that a failed test leaves no process behind.
+/// A running server; killed when dropped, so that a failed test leaves no process behind.
 pub struct Server {
     child: Child,
     /// Where clients find address and credentials.
@@ -17,10 +17,16 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts on the data in `data` and a free port, and returns once it serves.
+    /// Starts the API server alone, with no controllers that would change what a test made.
     pub fn start(data: &Path) -> Server {
+        Server::start_as(&["server"], data)
+    }
+
+    /// Starts a command such as `up` on the data in `data` and a free port, and returns once it serves.
+    pub fn start_as(command: &[&str], data: &Path) -> Server {
         let mut child = Command::new(env!("CARGO_BIN_EXE_setpoint"))
-            .args(["server", "--listen", "127.0.0.1:0", "--data-dir"])
+            .args(command)
+            .args(["--listen", "127.0.0.1:0", "--data-dir"])
             .arg(data)
             .env_remove("SETPOINT_LOG")
             .stdout(Stdio::piped())
