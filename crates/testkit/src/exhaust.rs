@@ -138,7 +138,7 @@ fn run_through(scenario: &dyn Scenario, seed: u64, limits: Limits, fault: Option
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     let runtime = runtime.map_err(|error| format!("no runtime: {error}"))?;
     runtime.block_on(async {
-        let plane = ControlPlane::seeded(seed).await;
+        let plane = ControlPlane::bounded(seed, limits.writes).await;
         scenario.prepare(&plane).await;
         let plan = Plan::new(fault);
         let before = alive_tasks().await;
@@ -164,7 +164,7 @@ fn run_through(scenario: &dyn Scenario, seed: u64, limits: Limits, fault: Option
             stop.send_replace(true);
             Ok(counts)
         };
-        let counts = together(lives, story, limits).await?;
+        let counts = together(lives, story, scenario.world(&plane), limits).await?;
         check(scenario, &plane, &mut seen)?;
         drop(seen);
         if fault.is_none() {
@@ -177,21 +177,33 @@ fn run_through(scenario: &dyn Scenario, seed: u64, limits: Limits, fault: Option
     })
 }
 
-/// Runs the lives of the process beside the story, and waits for the last one to end in order.
+/// Runs the lives of the process beside the story and the rest of the world, and waits for the last one to end in order.
 async fn together(
     lives: impl Future<Output = ()>,
     story: impl Future<Output = Result<Counts, String>>,
+    world: impl Future<Output = ()>,
     limits: Limits,
 ) -> Result<Counts, String> {
-    let mut lives = std::pin::pin!(lives);
-    let counts = tokio::select! {
-        biased;
-        () = &mut lives => return Err("the process ended although nobody asked it to".to_owned()),
-        counts = story => counts?,
+    let told = async {
+        let mut lives = std::pin::pin!(lives);
+        let counts = tokio::select! {
+            biased;
+            () = &mut lives => return Err("the process ended although nobody asked it to".to_owned()),
+            counts = story => counts?,
+        };
+        match tokio::time::timeout(limits.stop, lives).await {
+            Ok(()) => Ok(counts),
+            Err(_) => Err(format!("the process did not stop within {} s", limits.stop.as_secs())),
+        }
     };
-    match tokio::time::timeout(limits.stop, lives).await {
-        Ok(()) => Ok(counts),
-        Err(_) => Err(format!("the process did not stop within {} s", limits.stop.as_secs())),
+    let world = async {
+        world.await;
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        biased;
+        counts = told => counts,
+        () = world => unreachable!("the world never ends"),
     }
 }
 
@@ -205,11 +217,14 @@ async fn live(
 ) {
     let mut crashes = plan.crashes();
     loop {
-        let life = *crashes.borrow_and_update();
+        let number = *crashes.borrow_and_update();
+        let (life, client) = plane.life(plan, states.clone());
         let process = Process {
-            client: plane.client_in(plan, life, states.clone()),
+            client,
             clock: plane.clock(),
-            chance: plane.chance().fork(&format!("life {life}")),
+            chance: plane.chance().fork(&format!("life {number}")),
+            life,
+            outside: plane.everything_outside(),
             stop: stopping.clone(),
         };
         tokio::select! {

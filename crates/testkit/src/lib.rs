@@ -21,6 +21,9 @@
 mod events;
 mod exhaust;
 mod fault;
+mod kubelet;
+mod life;
+mod outside;
 mod plan;
 mod plane;
 mod process;
@@ -30,6 +33,8 @@ mod wire;
 
 pub use exhaust::{Report, exhaust, exhaust_with};
 pub use fault::Fault;
+pub use kubelet::{Kubelet, OUTCOME};
+pub use life::Broken;
 pub use plane::ControlPlane;
 pub use process::Process;
 pub use scenario::{Limits, Scenario};

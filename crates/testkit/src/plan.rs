@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 
 use crate::fault::Fault;
+use crate::life::Effect;
 
 /// How often things happened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -72,12 +73,13 @@ impl Plan {
     }
 
     /// Counts a call and tells its fate.
-    pub(crate) fn call(&self, is_write: bool, is_lease: bool) -> Fate {
+    pub(crate) fn call(&self, effect: Effect) -> Fate {
         let mut counts = self.lock();
-        counts.leases |= is_lease && is_write;
-        if is_lease {
+        if let Effect::Lease { is_write } = effect {
+            counts.leases |= is_write;
             return Fate::Pass;
         }
+        let is_write = effect == Effect::Write;
         counts.calls += 1;
         counts.writes += usize::from(is_write);
         let (call, write) = (counts.calls, if is_write { counts.writes } else { 0 });

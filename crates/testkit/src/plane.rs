@@ -5,7 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use kube::Client;
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client};
+use serde_json::json;
 use setpoint_apiserver::user::User;
 use setpoint_apiserver::{ApiServer, Chance, Clock, Registry};
 use setpoint_runtime::clock as runtime_clock;
@@ -15,6 +18,8 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::State;
+use crate::life::Life;
+use crate::outside::Outside;
 use crate::plan::Plan;
 use crate::scenario::Limits;
 use crate::wire::Wire;
@@ -38,23 +43,26 @@ pub struct ControlPlane {
     seed: u64,
     clock: runtime_clock::Clock,
     activity: Arc<Activity>,
+    outside: Outside,
     _stop: watch::Sender<bool>,
     _tending: JoinSet<()>,
 }
 
 /// What clients did, leases apart: heartbeats are no change.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Activity {
     writes: AtomicUsize,
+    writes_max: usize,
 }
 
-/// A process whose own writes wake it never lets time pass: after so many writes its calls are held, and the run fails.
-const WRITES_MAX: usize = 5_000;
-
 impl Activity {
+    fn bounded(writes_max: usize) -> Arc<Activity> {
+        Arc::new(Activity { writes: AtomicUsize::new(0), writes_max })
+    }
+
     /// Notes a write; false if there were too many, so that it must not be made.
     pub(crate) fn note(&self) -> bool {
-        self.writes.fetch_add(1, Ordering::Relaxed) < WRITES_MAX
+        self.writes.fetch_add(1, Ordering::Relaxed) < self.writes_max
     }
 
     fn writes(&self) -> usize {
@@ -70,6 +78,11 @@ impl ControlPlane {
 
     /// Starts one whose chance follows from a seed.
     pub async fn seeded(seed: u64) -> ControlPlane {
+        ControlPlane::bounded(seed, Limits::default().writes).await
+    }
+
+    /// Starts one in which a process under test can't write more often than this.
+    pub(crate) async fn bounded(seed: u64, writes_max: usize) -> ControlPlane {
         let registry = Arc::new(Registry::builtin());
         let disk = Arc::new(MemoryDisk::new());
         let options = Options { segment_bytes: SEGMENT_BYTES, ..Options::default() };
@@ -83,7 +96,16 @@ impl ControlPlane {
         tending.spawn(api.tend());
         let wall = "2026-01-01T00:00:00Z".parse().expect("a time");
         let clock = runtime_clock::Clock::starting_at(wall);
-        ControlPlane { api, store, seed, clock, activity: Arc::default(), _stop: stop, _tending: tending }
+        ControlPlane {
+            api,
+            store,
+            seed,
+            clock,
+            activity: Activity::bounded(writes_max),
+            outside: Outside::default(),
+            _stop: stop,
+            _tending: tending,
+        }
     }
 
     /// A client of the administrator.
@@ -96,15 +118,37 @@ impl ControlPlane {
         Client::new(Wire::plain(self.api.acting_as(user(name, groups)), Arc::clone(&self.activity)), "default")
     }
 
-    /// A client of the process under test, in one of its lives.
-    pub(crate) fn client_in(&self, plan: &Plan, life: usize, states: mpsc::UnboundedSender<State>) -> Client {
+    /// Makes the service account without which a namespace takes no pods, as long as no controller runs that makes it.
+    ///
+    /// # Panics
+    /// If there is no such namespace.
+    pub async fn let_pods_into(&self, namespace: &str) {
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client(), namespace);
+        let account = PatchParams::apply("testkit");
+        let body = Patch::Apply(json!({"apiVersion": "v1", "kind": "ServiceAccount"}));
+        accounts.patch("default", &account, &body).await.expect("a namespace that takes a service account");
+    }
+
+    /// A life of the process under test, and its client.
+    pub(crate) fn life(&self, plan: &Plan, states: mpsc::UnboundedSender<State>) -> (Life, Client) {
         let local = self.api.acting_as(user("kubernetes-admin", &["system:masters"]));
-        let store = self.store.clone();
+        let (store, outside) = (self.store.clone(), self.outside.clone());
         let tell = move || {
             // Nobody listens once the run is over.
-            let _ = states.send(State::new(store.snapshot()));
+            let _ = states.send(State::new(store.snapshot(), outside.clone()));
         };
-        Client::new(Wire::faulty(local, Arc::clone(&self.activity), plan.clone(), life, Arc::new(tell)), "default")
+        let life = Life::new(plan, local.clone(), Arc::clone(&self.activity), Arc::new(tell));
+        (life.clone(), Client::new(Wire::mortal(local, Arc::clone(&self.activity), life), "default"))
+    }
+
+    /// What is outside of the cluster in this run, such as a cloud with machines; made when it is first asked for. It
+    /// outlives the process under test, which finds the same one with [`Process::outside`](crate::Process::outside).
+    pub fn outside<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
+        self.outside.get()
+    }
+
+    pub(crate) fn everything_outside(&self) -> Outside {
+        self.outside.clone()
     }
 
     /// The wall clock of this plane, for controllers that run on it.
@@ -119,7 +163,7 @@ impl ControlPlane {
 
     /// All objects at this moment.
     pub fn state(&self) -> State {
-        State::new(self.store.snapshot())
+        State::new(self.store.snapshot(), self.outside.clone())
     }
 
     /// Lets time pass.
@@ -137,8 +181,8 @@ impl ControlPlane {
         loop {
             let before = self.writes();
             tokio::time::sleep(limits.quiet).await;
-            if self.writes() > WRITES_MAX {
-                return Err(format!("there are more than {WRITES_MAX} writes"));
+            if self.writes() > limits.writes {
+                return Err(format!("there are more than {} writes", limits.writes));
             }
             if self.writes() == before {
                 return Ok(());

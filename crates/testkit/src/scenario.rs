@@ -23,6 +23,14 @@ pub trait Scenario: Sync {
     /// What users do while the process runs. Use [`ControlPlane::settle`] to wait until nobody writes.
     fn drive<'a>(&'a self, plane: &'a ControlPlane) -> BoxFuture<'a, ()>;
 
+    /// The rest of the world, such as a [`Kubelet`](crate::Kubelet): runs beside the process from its start until it has
+    /// stopped, without faults, in whichever life the process is. Its writes count as activity; it may end early.
+    ///
+    /// Several actors are joined: `Box::pin(async { tokio::join!(one, other); })`.
+    fn world<'a>(&'a self, _plane: &'a ControlPlane) -> BoxFuture<'a, ()> {
+        Box::pin(std::future::pending())
+    }
+
     /// What must hold at every moment; asked after each write.
     fn invariant(&self, _state: &State) -> Result<(), String> {
         Ok(())
@@ -40,7 +48,7 @@ pub trait Scenario: Sync {
     }
 }
 
-/// How long virtual time may go on.
+/// How long virtual time may go on, and how much may happen in it.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// How long what users do may take.
@@ -53,6 +61,9 @@ pub struct Limits {
     pub still: Duration,
     /// How long a process that is asked to stop may take.
     pub stop: Duration,
+    /// How many writes there may be in a run, leases apart. A process whose own writes wake it never lets time pass:
+    /// beyond this its calls are held, and the run fails.
+    pub writes: usize,
 }
 
 impl Default for Limits {
@@ -63,6 +74,7 @@ impl Default for Limits {
             settle: Duration::from_secs(4 * 3600),
             still: Duration::from_secs(3600),
             stop: Duration::from_secs(60),
+            writes: 5_000,
         }
     }
 }

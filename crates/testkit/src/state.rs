@@ -1,20 +1,29 @@
 //! All objects at one moment, to look at and to compare.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::Value;
 use setpoint_api::GroupResource;
 use setpoint_store::{Query, Selection, Snapshot};
 
+use crate::outside::Outside;
+
 /// All objects at one moment.
 #[derive(Clone)]
 pub struct State {
     snapshot: Snapshot,
+    outside: Outside,
 }
 
 impl State {
-    pub(crate) fn new(snapshot: Snapshot) -> State {
-        State { snapshot }
+    pub(crate) fn new(snapshot: Snapshot, outside: Outside) -> State {
+        State { snapshot, outside }
+    }
+
+    /// What is outside of the cluster, as it is now: it has no earlier states, so rules about its past are its own to note.
+    pub fn outside<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
+        self.outside.get()
     }
 
     /// The objects of a resource, by namespace and name: `objects("apps", "deployments")`.

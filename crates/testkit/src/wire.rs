@@ -1,113 +1,69 @@
 //! The way from a client to the server, and what can go wrong on it.
 
-use std::borrow::Cow;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use http::{Method, Request, Response, Uri};
-use http_body_util::BodyExt;
 use kube::client::Body as ClientBody;
-use serde_json::{Value, json};
+use serde_json::json;
 use setpoint_apiserver::Local;
 use setpoint_apiserver::body::{Body, BoxError, full};
 use tower::Service;
 
 use crate::events;
-use crate::plan::{Fate, Plan};
+use crate::life::{Broken, Effect, Life};
+use crate::plan::Plan;
 use crate::plane::Activity;
-
-/// How long a call is held back.
-const DELAY: Duration = Duration::from_secs(30);
-
-/// How long a caller waits for an answer that never comes.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The service that clients of a test call.
 #[derive(Clone)]
 pub(crate) struct Wire {
     local: Local,
     activity: Arc<Activity>,
-    fate: Option<Faulty>,
-}
-
-#[derive(Clone)]
-struct Faulty {
-    plan: Plan,
-    life: usize,
-    /// Called when a write is done.
-    tell: Arc<dyn Fn() + Send + Sync>,
+    /// Whose calls these are, if faults can strike them.
+    life: Option<Life>,
 }
 
 impl Wire {
     pub(crate) fn plain(local: Local, activity: Arc<Activity>) -> Wire {
-        Wire { local, activity, fate: None }
+        Wire { local, activity, life: None }
     }
 
-    pub(crate) fn faulty(
-        local: Local,
-        activity: Arc<Activity>,
-        plan: Plan,
-        life: usize,
-        tell: Arc<dyn Fn() + Send + Sync>,
-    ) -> Wire {
-        Wire { local, activity, fate: Some(Faulty { plan, life, tell }) }
+    pub(crate) fn mortal(local: Local, activity: Arc<Activity>, life: Life) -> Wire {
+        Wire { local, activity, life: Some(life) }
     }
 
     /// Sends a request and counts it if it writes.
     async fn send(&mut self, request: Request<ClientBody>, call: &Call) -> Response<Body> {
         let is_too_much = call.is_change() && !self.activity.note();
-        if is_too_much && self.fate.is_some() {
+        if is_too_much && self.life.is_some() {
             return std::future::pending().await;
         }
         let Ok(response) = self.local.call(request).await;
-        if let Some(fate) = self.fate.as_ref().filter(|_| call.is_change()) {
-            (fate.tell)();
+        if let Some(life) = self.life.as_ref().filter(|_| call.is_change()) {
+            life.changed();
         }
         response
     }
 
     async fn run(mut self, request: Request<ClientBody>) -> Result<Response<Body>, BoxError> {
         let call = Call::of(&request);
-        let Some(faulty) = self.fate.clone() else { return Ok(self.send(request, &call).await) };
-        if faulty.is_dead() {
-            return std::future::pending().await;
-        }
-        let request = faulty.as_seen(request, &call).await;
-        let request = match request {
+        let Some(life) = self.life.clone() else { return Ok(self.send(request, &call).await) };
+        life.go_on().await;
+        let request = match as_seen(life.plan(), request, &call).await {
             Ok(request) => request,
             Err(refused) => return Ok(*refused),
         };
         if call.is_watch {
             let response = self.send(request, &call).await;
-            return Ok(response.map(|body| events::follow(body, faulty.plan)));
+            return Ok(response.map(|body| events::follow(body, life.plan().clone())));
         }
-        let fate = faulty.plan.call(call.is_write, call.is_lease);
-        let result = match fate {
-            Fate::Pass => Ok(self.send(request, &call).await),
-            Fate::Fail(code) => Ok(refusal(code)),
-            Fate::Delay => {
-                tokio::time::sleep(DELAY).await;
-                Ok(self.send(request, &call).await)
-            }
-            Fate::Lose => {
-                drop(self.send(request, &call).await);
-                tokio::time::sleep(PATIENCE).await;
-                Err("the connection was lost before the answer came".into())
-            }
-            Fate::Crash => {
-                drop(self.send(request, &call).await);
-                faulty.plan.crash();
-                std::future::pending().await
-            }
-            Fate::LoseLease => {
-                take_leases(&mut self.local).await;
-                Ok(self.send(request, &call).await)
-            }
-        };
-        if faulty.is_dead() { std::future::pending().await } else { result }
+        match life.call(call.effect(), self.send(request, &call)).await {
+            Err(Broken::Refused(code)) => Ok(refusal(code)),
+            answer => Ok(answer?),
+        }
     }
 }
 
@@ -125,32 +81,26 @@ impl Service<Request<ClientBody>> for Wire {
     }
 }
 
-impl Faulty {
-    fn is_dead(&self) -> bool {
-        *self.plan.crashes().borrow() > self.life
+/// What becomes of a request while the process sees an old world: lists show that one, streams wait.
+async fn as_seen(
+    plan: &Plan,
+    request: Request<ClientBody>,
+    call: &Call,
+) -> Result<Request<ClientBody>, Box<Response<Body>>> {
+    let mut frozen = plan.frozen();
+    let Some(revision) = frozen.borrow().clone() else { return Ok(request) };
+    if call.is_lease || !call.is_collection || call.is_write {
+        return Ok(request);
     }
-
-    /// What becomes of a request while the process sees an old world: lists show that one, streams wait.
-    async fn as_seen(
-        &self,
-        request: Request<ClientBody>,
-        call: &Call,
-    ) -> Result<Request<ClientBody>, Box<Response<Body>>> {
-        let mut frozen = self.plan.frozen();
-        let Some(revision) = frozen.borrow().clone() else { return Ok(request) };
-        if call.is_lease || !call.is_collection || call.is_write {
-            return Ok(request);
-        }
-        if call.has_initial_events {
-            return Err(Box::new(refusal(400)));
-        }
-        if call.is_watch {
-            // The run ends with the plan, and then nobody asks.
-            let _ = frozen.wait_for(Option::is_none).await;
-            return Ok(request);
-        }
-        Ok(at_revision(request, &revision))
+    if call.has_initial_events {
+        return Err(Box::new(refusal(400)));
     }
+    if call.is_watch {
+        // The run ends with the plan, and then nobody asks.
+        let _ = frozen.wait_for(Option::is_none).await;
+        return Ok(request);
+    }
+    Ok(at_revision(request, &revision))
 }
 
 /// Lists at exactly this revision.
@@ -189,6 +139,14 @@ impl Call {
         }
     }
 
+    fn effect(&self) -> Effect {
+        match (self.is_lease, self.is_write) {
+            (true, is_write) => Effect::Lease { is_write },
+            (false, true) => Effect::Write,
+            (false, false) => Effect::Read,
+        }
+    }
+
     /// Whether it changes anything but a heartbeat.
     fn is_change(&self) -> bool {
         self.is_write && !self.is_lease
@@ -221,31 +179,6 @@ fn refusal(code: u16) -> Response<Body> {
     let json = http::HeaderValue::from_static("application/json");
     response.headers_mut().insert(http::header::CONTENT_TYPE, json);
     response
-}
-
-/// Puts somebody else's name on every lease, as if they had won it a moment ago.
-async fn take_leases(local: &mut Local) {
-    const LEASES: &str = "/apis/coordination.k8s.io/v1/leases";
-    let list = ask(local, Method::GET, LEASES, None).await;
-    for lease in list["items"].as_array().into_iter().flatten() {
-        let text = |name: &str| lease["metadata"][name].as_str().unwrap_or("");
-        let transitions = lease["spec"]["leaseTransitions"].as_i64().unwrap_or(0) + 1;
-        let patch = json!({"spec": {"holderIdentity": "somebody-else", "leaseTransitions": transitions}});
-        let path = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases/{}", text("namespace"), text("name"));
-        ask(local, Method::PATCH, &path, Some(patch)).await;
-    }
-}
-
-async fn ask(local: &mut Local, method: Method, path: &str, body: Option<Value>) -> Value {
-    let bytes = body.map_or(Cow::Borrowed(""), |body| Cow::Owned(body.to_string()));
-    let mut request = Request::new(full(bytes.into_owned()));
-    *request.method_mut() = method;
-    *request.uri_mut() = path.parse().expect("a path");
-    let merge = http::HeaderValue::from_static("application/merge-patch+json");
-    request.headers_mut().insert(http::header::CONTENT_TYPE, merge);
-    let Ok(response) = local.call(request).await;
-    let bytes = response.into_body().collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-    serde_json::from_slice(&bytes).unwrap_or_default()
 }
 
 #[cfg(test)]
