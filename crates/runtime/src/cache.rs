@@ -2,10 +2,12 @@
 //!
 //! - [`Informer`] follows the objects of one [`Target`] and tells handlers; its [`Lister`] reads what it holds.
 //! - [`Informers`] shares informers between those who follow the same objects.
+//! - [`Feed`] follows objects without keeping them, for those who keep less than a cache does.
 //! - [`Cached`] is what an object must say of itself; views with few fields save memory.
 
 mod difference;
 mod event;
+mod feed;
 mod informer;
 mod informers;
 mod lister;
@@ -21,6 +23,7 @@ mod convergence;
 mod tests;
 
 pub use event::Event;
+pub use feed::{Feed, Sink};
 pub use informer::{Handler, Informer, InformerOptions, Progress, Registration, Transform};
 pub use informers::Informers;
 pub use lister::Lister;

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::difference::{changes, differences, is_known};
 use super::lister::Lister;
 use super::measure::Measured;
-use super::reflector::{self, PAGE_SIZE};
+use super::reflector::{self, Destination, PAGE_SIZE, Pace};
 use super::store::{Entry, IndexFn, Snapshot};
 use super::wire::Target;
 use super::{Cached, Event};
@@ -211,7 +211,7 @@ impl<K: Cached> Informer<K> {
         tokio::select! {
             biased;
             () = stop => {}
-            () = reflector::follow(&self.core) => {}
+            () = reflector::follow(&*self.core) => {}
             () = self.core.replay() => {}
         }
         self.core.running.store(false, Ordering::Release);
@@ -255,17 +255,46 @@ impl<K> Listening<K> {
     }
 }
 
-impl<K: Cached> Core<K> {
-    pub fn transform(&self, mut decoded: Measured<K>) -> (Key, Entry<K>) {
-        if let Some(transform) = &self.options.transform {
-            transform(&mut decoded.value);
-        }
-        let bytes = u32::try_from(decoded.bytes).unwrap_or(u32::MAX);
-        (decoded.value.key(), Entry { object: Arc::new(decoded.value), bytes })
+impl<K: Cached> Destination for Core<K> {
+    type Object = K;
+    type Batch = OrdMap<Key, Entry<K>>;
+
+    fn client(&self) -> &Client {
+        &self.client
+    }
+
+    fn target(&self) -> &Target {
+        &self.target
+    }
+
+    fn chance(&self) -> &Chance {
+        &self.chance
+    }
+
+    fn pace(&self) -> Pace {
+        let InformerOptions { page_size, list_timeout, streaming_lists, .. } = self.options;
+        Pace { page_size, list_timeout, streaming_lists }
+    }
+
+    fn resource_version(&self) -> Arc<str> {
+        self.progress.borrow().resource_version.clone()
+    }
+
+    fn begin(&self) -> OrdMap<Key, Entry<K>> {
+        OrdMap::new()
+    }
+
+    fn put(&self, batch: &mut OrdMap<Key, Entry<K>>, decoded: Measured<K>) {
+        let (key, entry) = self.transform(decoded);
+        batch.insert(key, entry);
+    }
+
+    fn take(&self, batch: &mut OrdMap<Key, Entry<K>>, decoded: Measured<K>) {
+        batch.remove(&decoded.value.key());
     }
 
     /// Puts a list in the place of everything. What is gone is told as deleted, what is unchanged is not told.
-    pub fn replace(&self, objects: OrdMap<Key, Entry<K>>, resource_version: &str) {
+    fn replace(&self, objects: OrdMap<Key, Entry<K>>, resource_version: &str) {
         let handlers = self.handlers();
         let first = !self.progress.borrow().synced;
         let events = self.read(|old| differences(old, &objects, first));
@@ -285,7 +314,7 @@ impl<K: Cached> Core<K> {
     }
 
     /// Keeps an object that a watch told of.
-    pub fn upsert(&self, decoded: Measured<K>) {
+    fn upsert(&self, decoded: Measured<K>) {
         let version: Arc<str> = decoded.value.resource_version().into();
         let (key, entry) = self.transform(decoded);
         let new = entry.object.clone();
@@ -308,7 +337,7 @@ impl<K: Cached> Core<K> {
     }
 
     /// Drops an object that a watch told to be gone.
-    pub fn delete(&self, decoded: Measured<K>) {
+    fn delete(&self, decoded: Measured<K>) {
         let version: Arc<str> = decoded.value.resource_version().into();
         let (key, entry) = self.transform(decoded);
         let handlers = self.handlers();
@@ -325,14 +354,20 @@ impl<K: Cached> Core<K> {
     }
 
     /// The server says that nothing else happened up to a version.
-    pub fn bookmark(&self, version: &str) {
+    fn bookmark(&self, version: &str) {
         let version: Arc<str> = version.into();
         self.write().resource_version = version.clone();
         self.reach(version, 0);
     }
+}
 
-    pub fn resource_version(&self) -> Arc<str> {
-        self.progress.borrow().resource_version.clone()
+impl<K: Cached> Core<K> {
+    fn transform(&self, mut decoded: Measured<K>) -> (Key, Entry<K>) {
+        if let Some(transform) = &self.options.transform {
+            transform(&mut decoded.value);
+        }
+        let bytes = u32::try_from(decoded.bytes).unwrap_or(u32::MAX);
+        (decoded.value.key(), Entry { object: Arc::new(decoded.value), bytes })
     }
 
     fn reach(&self, version: Arc<str>, changes: u64) {

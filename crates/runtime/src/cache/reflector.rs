@@ -4,15 +4,13 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::{Stream, StreamExt};
-use imbl::OrdMap;
+use kube::Client;
 use kube::core::Status;
 use tokio::time::Instant;
 
 use super::Cached;
-use super::informer::Core;
-use super::store::Entry;
-use super::wire::{self, Line};
-use crate::Key;
+use super::measure::Measured;
+use super::wire::{self, Line, Target};
 use crate::clock::Chance;
 
 /// Objects per page of a list. Same as client-go.
@@ -31,12 +29,46 @@ const WATCH_SECONDS: u64 = 300;
 /// A watch that the server has not ended by then hangs on a connection that is no more.
 const WATCH_MAX: Duration = Duration::from_secs(2 * WATCH_SECONDS + 30);
 
+/// What a reflector fills, and how it is filled.
+pub trait Destination: Sync {
+    /// What it keeps of an object.
+    type Object: Cached;
+    /// A list that is under way.
+    type Batch: Send;
+
+    fn client(&self) -> &Client;
+    fn target(&self) -> &Target;
+    fn chance(&self) -> &Chance;
+    fn pace(&self) -> Pace;
+    /// The version that it has reached; empty before the first list.
+    fn resource_version(&self) -> std::sync::Arc<str>;
+
+    fn begin(&self) -> Self::Batch;
+    fn put(&self, batch: &mut Self::Batch, decoded: Measured<Self::Object>);
+    fn take(&self, batch: &mut Self::Batch, decoded: Measured<Self::Object>);
+    /// Everything else than what is in the batch is gone.
+    fn replace(&self, batch: Self::Batch, resource_version: &str);
+
+    fn upsert(&self, decoded: Measured<Self::Object>);
+    fn delete(&self, decoded: Measured<Self::Object>);
+    fn bookmark(&self, version: &str);
+}
+
+/// How a server is asked.
+#[derive(Clone, Copy)]
+pub struct Pace {
+    pub page_size: u32,
+    pub list_timeout: Duration,
+    pub streaming_lists: bool,
+}
+
 /// Follows for ever.
-pub async fn follow<K: Cached>(core: &Core<K>) {
+pub async fn follow<D: Destination>(core: &D) {
     let mut reflector = Reflector {
         core,
-        backoff: Backoff::new(core.chance.clone()),
-        streaming: core.options.streaming_lists,
+        pace: core.pace(),
+        backoff: Backoff::new(core.chance().clone()),
+        streaming: core.pace().streaming_lists,
         listed: false,
         unavailable: false,
     };
@@ -49,14 +81,15 @@ pub async fn follow<K: Cached>(core: &Core<K>) {
                 reflector.listed = false;
                 continue;
             }
-            tracing::warn!(path = core.target.path, error = %failure.0, "a cache can't follow the server and will try again");
+            tracing::warn!(path = core.target().path, error = %failure.0, "a cache can't follow the server and will try again");
             reflector.backoff.wait().await;
         }
     }
 }
 
-struct Reflector<'a, K> {
-    core: &'a Core<K>,
+struct Reflector<'a, D> {
+    core: &'a D,
+    pace: Pace,
     backoff: Backoff,
     streaming: bool,
     /// Whether the last version may be asked for again.
@@ -114,7 +147,7 @@ fn is_expired(status: &Status) -> bool {
     status.code == 410 || matches!(status.reason.as_str(), "Expired" | "Gone") || too_large
 }
 
-impl<K: Cached> Reflector<'_, K> {
+impl<D: Destination> Reflector<'_, D> {
     /// Fills the cache, then watches until a new list is needed.
     async fn list_and_watch(&mut self) -> Result<(), Failure> {
         if self.streaming {
@@ -124,7 +157,7 @@ impl<K: Cached> Reflector<'_, K> {
                 Ok(Some(End::Later(_))) => self.backoff.wait().await,
                 Ok(None) => return Ok(()),
                 Err(failure) if failure.is_refusal() => {
-                    tracing::debug!(path = self.core.target.path, error = %failure.0, "no streaming lists; listing");
+                    tracing::debug!(path = self.core.target().path, error = %failure.0, "no streaming lists; listing");
                     self.streaming = false;
                     self.list().await?;
                 }
@@ -159,17 +192,17 @@ impl<K: Cached> Reflector<'_, K> {
             ("resourceVersion", &version),
             ("timeoutSeconds", &seconds),
         ];
-        let mut lines = pin!(wire::watch::<K>(&self.core.client, &self.core.target, &query).await?);
-        let mut objects = OrdMap::new();
+        let mut lines = pin!(wire::watch::<D::Object>(self.core.client(), self.core.target(), &query).await?);
+        let mut objects = self.core.begin();
         loop {
             tokio::task::coop::consume_budget().await;
-            let Ok(line) = tokio::time::timeout(self.core.options.list_timeout, lines.next()).await else {
+            let Ok(line) = tokio::time::timeout(self.pace.list_timeout, lines.next()).await else {
                 return Err(silent());
             };
             let Some(line) = line else { break };
             match line? {
-                Line::Changed(decoded) => self.put(&mut objects, decoded),
-                Line::Deleted(decoded) => drop(objects.remove(&decoded.value.key())),
+                Line::Changed(decoded) => self.core.put(&mut objects, decoded),
+                Line::Deleted(decoded) => self.core.take(&mut objects, decoded),
                 Line::Bookmark { resource_version, ends_initial_events: true } => {
                     self.core.replace(objects, &resource_version);
                     self.unavailable = false;
@@ -186,7 +219,7 @@ impl<K: Cached> Reflector<'_, K> {
     /// Fills the cache from a list.
     async fn list(&mut self) -> Result<(), Failure> {
         let version = self.start_version("0");
-        let limit = self.core.options.page_size.to_string();
+        let limit = self.pace.page_size.to_string();
         // A list from the server's cache isn't paged by the server; one from a certain version must not ask for pages,
         // or the server would read it from its store.
         let first: &[(&str, &str)] = match version.as_str() {
@@ -195,17 +228,17 @@ impl<K: Cached> Reflector<'_, K> {
             version => &[("resourceVersion", version)],
         };
         let mut page = self.page(first).await?;
-        let mut objects = OrdMap::new();
+        let mut objects = self.core.begin();
         loop {
             for decoded in page.items {
-                self.put(&mut objects, decoded);
+                self.core.put(&mut objects, decoded);
             }
             let Some(token) = page.continue_token else { break };
             page = match self.page(&[("limit", &limit), ("continue", &token)]).await {
                 Ok(page) => page,
                 // The pages of one list are of one version; when it is gone, only a list in one piece is consistent.
                 Err(failure) if failure.is_expired() => {
-                    objects = OrdMap::new();
+                    objects = self.core.begin();
                     self.page(&[]).await?
                 }
                 Err(failure) => return Err(failure),
@@ -216,17 +249,12 @@ impl<K: Cached> Reflector<'_, K> {
         Ok(())
     }
 
-    async fn page(&self, query: &[(&str, &str)]) -> Result<wire::Page<K>, Failure> {
-        let page = wire::list(&self.core.client, &self.core.target, query);
-        match tokio::time::timeout(self.core.options.list_timeout, page).await {
+    async fn page(&self, query: &[(&str, &str)]) -> Result<wire::Page<D::Object>, Failure> {
+        let page = wire::list(self.core.client(), self.core.target(), query);
+        match tokio::time::timeout(self.pace.list_timeout, page).await {
             Ok(page) => Ok(page?),
             Err(_) => Err(Failure(kube::Error::Service("the list took too long".into()))),
         }
-    }
-
-    fn put(&self, objects: &mut OrdMap<Key, Entry<K>>, decoded: super::measure::Measured<K>) {
-        let (key, entry) = self.core.transform(decoded);
-        objects.insert(key, entry);
     }
 
     /// Watches from the last version until a list is needed.
@@ -241,7 +269,7 @@ impl<K: Cached> Reflector<'_, K> {
                 ("resourceVersion", &*version),
                 ("timeoutSeconds", &seconds),
             ];
-            let opened = wire::watch::<K>(&self.core.client, &self.core.target, &query).await;
+            let opened = wire::watch::<D::Object>(self.core.client(), self.core.target(), &query).await;
             let end = match opened {
                 Ok(lines) => self.apply(pin!(lines), started).await,
                 Err(error) => Failure(error).into_end(),
@@ -250,7 +278,7 @@ impl<K: Cached> Reflector<'_, K> {
                 End::Closed => {}
                 End::Expired => return Ok(()),
                 End::Later(failure) => {
-                    tracing::debug!(path = self.core.target.path, error = %failure.0, "a watch ended and will be resumed");
+                    tracing::debug!(path = self.core.target().path, error = %failure.0, "a watch ended and will be resumed");
                     self.backoff.wait().await;
                 }
             }
@@ -259,7 +287,7 @@ impl<K: Cached> Reflector<'_, K> {
 
     async fn apply(
         &self,
-        mut lines: std::pin::Pin<&mut impl Stream<Item = Result<Line<K>, kube::Error>>>,
+        mut lines: std::pin::Pin<&mut impl Stream<Item = Result<Line<D::Object>, kube::Error>>>,
         started: Instant,
     ) -> End {
         let mut quiet = true;
@@ -267,7 +295,7 @@ impl<K: Cached> Reflector<'_, K> {
             tokio::task::coop::consume_budget().await;
             let Ok(line) = tokio::time::timeout_at(started + WATCH_MAX, lines.next()).await else {
                 tracing::debug!(
-                    path = self.core.target.path,
+                    path = self.core.target().path,
                     "a watch outlived its time without an end and is dropped"
                 );
                 return End::Closed;
@@ -284,7 +312,7 @@ impl<K: Cached> Reflector<'_, K> {
                 Ok(Line::Unreadable { resource_version: None }) => {}
                 Ok(Line::Error(status)) => return Failure(kube::Error::Api(status)).into_end(),
                 Err(error) => {
-                    tracing::debug!(path = self.core.target.path, %error, "a watch was cut");
+                    tracing::debug!(path = self.core.target().path, %error, "a watch was cut");
                     return End::Closed;
                 }
             }
@@ -298,7 +326,7 @@ impl<K: Cached> Reflector<'_, K> {
     }
 
     fn watch_seconds(&self) -> String {
-        (WATCH_SECONDS + self.core.chance.below(WATCH_SECONDS + 1)).to_string()
+        (WATCH_SECONDS + self.core.chance().below(WATCH_SECONDS + 1)).to_string()
     }
 }
 
