@@ -1,0 +1,119 @@
+//! Plays the lives of the pods on simulated nodes.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1 as core;
+use kube::Client;
+use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
+use kube::core::{PartialObjectMeta, Request};
+use setpoint_runtime::cache::{Informer, InformerOptions, Target};
+use setpoint_runtime::controller::{Action, Context, Controller, ControllerOptions, Error};
+use setpoint_runtime::manager::{Manager, ManagerError};
+use setpoint_runtime::{Key, retry};
+
+use super::addresses::Addresses;
+use super::heartbeat::NodeView;
+use super::identity::{Nodes, host_address};
+use super::plan::{Place, Step, plan};
+use super::pod::Pod;
+use super::status;
+
+/// How many pods are worked on at once: writes that wait together are synced to the disk together.
+const WORKERS: usize = 64;
+
+/// The index of pods by the name of their node.
+const BY_NODE: &str = "node";
+
+/// Adds the part that plays pods.
+pub fn add_to(
+    manager: &Manager,
+    client: &Client,
+    nodes: Arc<Nodes>,
+    seen: Informer<NodeView>,
+) -> Result<(), ManagerError> {
+    let target = Target::of::<core::Pod>(&(), None).fields("spec.nodeName!=");
+    let options = || InformerOptions { transform: Some(Box::new(Pod::settle)), ..InformerOptions::default() };
+    let pods: Informer<Pod> = manager.informers().with(target, options);
+    pods.add_index(BY_NODE, |pod| vec![pod.spec.node_name.to_string()]);
+    let kubelet = Arc::new(Kubelet { nodes, seen: seen.clone(), pods: pods.clone(), addresses: Addresses::default() });
+    let of_node = pods.clone();
+    let controller = Controller::builder("simulated-kubelet", client.clone(), manager.clock(), &pods)
+        .options(ControllerOptions { workers: WORKERS, ..ControllerOptions::default() })
+        .watches(&seen, move |node: &NodeView| {
+            let snapshot = of_node.lister().snapshot();
+            let name = setpoint_runtime::cache::Cached::key(node);
+            snapshot.by_index(BY_NODE, name.as_str()).map(|pod| setpoint_runtime::cache::Cached::key(&**pod)).collect()
+        })
+        .build(move |context: Context, key: Key| {
+            let kubelet = kubelet.clone();
+            async move { kubelet.reconcile(context, key).await }
+        });
+    manager.add_controller(&[], controller)
+}
+
+struct Kubelet {
+    nodes: Arc<Nodes>,
+    seen: Informer<NodeView>,
+    pods: Informer<Pod>,
+    addresses: Addresses,
+}
+
+impl Kubelet {
+    async fn reconcile(&self, context: Context, key: Key) -> Result<Action, Error> {
+        let Some(pod) = context.read(&self.pods, &key) else { return Ok(Action::done()) };
+        let Some(node) = self.nodes.number(&pod.spec.node_name) else { return Ok(Action::done()) };
+        let alive = self.seen.lister().get(&pod.spec.node_name).is_some_and(|node| node.is_alive());
+        if !alive {
+            return Ok(Action::done());
+        }
+        let uid = &pod.metadata.uid;
+        let has = pod.status.pod_ip.as_deref().and_then(|ip| ip.parse::<Ipv4Addr>().ok());
+        let host = host_address(node);
+        let Some(address) = self.addresses.of(node, uid, has.filter(|has| *has != host)) else {
+            return Err(Error::transient(format!("{} has no address left for {key}", pod.spec.node_name)));
+        };
+        let now = context.clock().wall();
+        let wake = match plan(&pod, Place { host, pod: address }, now) {
+            Step::Nothing => None,
+            Step::Wait(until) => Some(until),
+            Step::Write(status, wake) => {
+                write(&context, &pod, &status).await?;
+                wake
+            }
+            Step::Delete => {
+                delete(&context, &pod).await?;
+                self.addresses.release(node, uid);
+                None
+            }
+        };
+        Ok(wake.map_or_else(Action::done, |until| Action::requeue_after(context.clock().until(until))))
+    }
+}
+
+async fn write(context: &Context, pod: &Pod, status: &core::PodStatus) -> Result<(), Error> {
+    let api: Api<core::Pod> = Api::namespaced(context.client().clone(), &pod.metadata.namespace);
+    let patch = Patch::Strategic(status::patch(&pod.metadata.uid, status));
+    let request = Request::new(api.resource_url())
+        .patch_subresource("status", &pod.metadata.name, &PatchParams::default(), &patch)
+        .map_err(Error::transient)?;
+    // The server sends the whole pod; only its metadata is decoded.
+    match context.client().request::<PartialObjectMeta<core::Pod>>(request).await {
+        Err(error) if retry::is_not_found(&error) => Ok(()),
+        other => Ok(other.map(drop)?),
+    }
+}
+
+async fn delete(context: &Context, pod: &Pod) -> Result<(), Error> {
+    let api: Api<core::Pod> = Api::namespaced(context.client().clone(), &pod.metadata.namespace);
+    let uid = Some(pod.metadata.uid.to_string());
+    let how = DeleteParams {
+        grace_period_seconds: Some(0),
+        preconditions: Some(Preconditions { uid, resource_version: None }),
+        ..DeleteParams::default()
+    };
+    match api.delete(&pod.metadata.name, &how).await {
+        Err(error) if retry::is_not_found(&error) || retry::is_conflict(&error) => Ok(()),
+        other => Ok(other.map(drop)?),
+    }
+}

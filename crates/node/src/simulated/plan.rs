@@ -1,0 +1,450 @@
+//! What a node does with a pod now: a pure function of the pod and the time.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{ContainerStatus, HostIP, PodIP, PodStatus};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+use super::behaviour;
+use super::container::{Life, Moment, Restart};
+use super::pod::{Container, Pod};
+use super::status::{Verdict, seconds, set, time_of};
+
+/// What to do.
+#[derive(Debug)]
+pub enum Step {
+    /// Nothing before something changes.
+    Nothing,
+    /// Nothing before this moment.
+    Wait(Timestamp),
+    /// Write this status, and look again at this moment.
+    Write(Box<PodStatus>, Option<Timestamp>),
+    /// The pod has ended and can go.
+    Delete,
+}
+
+/// Where a pod is.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    pub host: Ipv4Addr,
+    pub pod: Ipv4Addr,
+}
+
+/// The next step for a pod at this place.
+pub fn plan(pod: &Pod, place: Place, now: Timestamp) -> Step {
+    // What is written has whole seconds: to compare with it, so must now.
+    let now = seconds(now);
+    if pod.metadata.deletion_timestamp.is_some() {
+        return leave(pod, now);
+    }
+    if pod.has_ended() || pod.is_settled {
+        return Step::Nothing;
+    }
+    let mut status = (*pod.status).clone();
+    let wake = live(pod, &mut status, place, now);
+    match (status == *pod.status, wake) {
+        (true, None) => Step::Nothing,
+        (true, Some(wake)) => Step::Wait(wake),
+        (false, wake) => Step::Write(Box::new(status), wake),
+    }
+}
+
+/// A pod that is being deleted: its containers stop, then it goes.
+fn leave(pod: &Pod, now: Timestamp) -> Step {
+    let grace = pod.metadata.deletion_grace_period_seconds;
+    if grace == 0 && !pod.metadata.finalizers.is_empty() && pod.has_ended() {
+        return Step::Nothing;
+    }
+    let asked = pod.metadata.deletion_timestamp.as_ref().map_or(now, |time| time.0);
+    let asked = asked.saturating_sub(SignedDuration::from_secs(grace)).unwrap_or(asked);
+    let delay = behaviour::span(&pod.metadata.annotations, "stop-delay").unwrap_or_default();
+    let gone = after(asked, delay.min(Duration::from_secs(u64::try_from(grace).unwrap_or_default())));
+    if now < gone {
+        return Step::Wait(gone);
+    }
+    if pod.has_ended() || pod.metadata.finalizers.is_empty() {
+        return Step::Delete;
+    }
+    // Somebody waits for it, and wants to know how it ended.
+    let mut status = (*pod.status).clone();
+    stop(pod, &mut status, now);
+    Step::Write(Box::new(status), None)
+}
+
+fn stop(pod: &Pod, status: &mut PodStatus, now: Timestamp) {
+    let lives = Lives::new(pod, now);
+    let old = status.container_statuses.take().unwrap_or_default();
+    let stopped = pod.spec.containers.iter().map(|container| lives.of(container).stopped(find(&old, container)));
+    end(pod, status, stopped.collect(), now);
+}
+
+/// Sets how a pod is that lives; when it changes next by itself.
+fn live(pod: &Pod, status: &mut PodStatus, place: Place, now: Timestamp) -> Option<Timestamp> {
+    arrive(pod, status, place, now);
+    let begun = status.start_time.as_ref().map_or(now, |time| time.0);
+    let deadline = pod.spec.active_deadline_seconds.and_then(|it| u64::try_from(it).ok());
+    let deadline = deadline.map(|seconds| after(begun, Duration::from_secs(seconds)));
+    if deadline.is_some_and(|deadline| deadline <= now) {
+        stop(pod, status, now);
+        status.phase = Some("Failed".to_owned());
+        status.reason = Some("DeadlineExceeded".to_owned());
+        status.message = Some("Pod was active on the node longer than the specified deadline".to_owned());
+        return None;
+    }
+    let start = after(begun, behaviour::span(&pod.metadata.annotations, "start-delay").unwrap_or_default());
+    let wake = if now < start { wait(pod, status, now, start) } else { run(pod, status, now) };
+    if matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")) {
+        return None;
+    }
+    wake.into_iter().chain(deadline).min()
+}
+
+/// What a pod has as soon as it is on a node.
+fn arrive(pod: &Pod, status: &mut PodStatus, place: Place, now: Timestamp) {
+    let address = if pod.spec.host_network { place.host } else { place.pod }.to_string();
+    let host = place.host.to_string();
+    status.host_ip = Some(host.clone());
+    status.host_ips = Some(vec![HostIP { ip: host }]);
+    status.start_time.get_or_insert_with(|| time_of(now));
+    status.observed_generation = (pod.metadata.generation > 0).then_some(pod.metadata.generation);
+    if status.pod_ip.is_none() {
+        status.pod_ips = Some(vec![PodIP { ip: address.clone() }]);
+        status.pod_ip = Some(address);
+    }
+    verdict(pod, status, Verdict::holds("PodScheduled"), now);
+}
+
+/// A pod whose containers may not start yet.
+fn wait(pod: &Pod, status: &mut PodStatus, now: Timestamp, start: Timestamp) -> Option<Timestamp> {
+    let lives = Lives::new(pod, now);
+    let waiting = |containers: &[Container], old: Vec<ContainerStatus>, reason: &str| {
+        containers
+            .iter()
+            .map(|container| lives.of(container).waiting(find(&old, container), reason))
+            .collect::<Vec<_>>()
+    };
+    let reason = if pod.spec.init_containers.is_empty() { "ContainerCreating" } else { "PodInitializing" };
+    let init = waiting(&pod.spec.init_containers, status.init_container_statuses.take().unwrap_or_default(), reason);
+    let main = waiting(&pod.spec.containers, status.container_statuses.take().unwrap_or_default(), reason);
+    status.phase = Some("Pending".to_owned());
+    verdict(pod, status, Verdict { kind: "PodReadyToStartContainers", holds: false, reason: None, message: None }, now);
+    conclude(pod, status, init, main, pod.spec.init_containers.is_empty(), now);
+    Some(start)
+}
+
+/// A pod whose containers may run: init containers one after another, then all others.
+fn run(pod: &Pod, status: &mut PodStatus, now: Timestamp) -> Option<Timestamp> {
+    verdict(pod, status, Verdict::holds("PodReadyToStartContainers"), now);
+    let lives = Lives::new(pod, now);
+    let old = status.init_container_statuses.take().unwrap_or_default();
+    let (mut init, mut wakes, mut is_open) = (Vec::new(), Vec::new(), true);
+    for container in &pod.spec.init_containers {
+        let life = lives.init(container);
+        if !is_open {
+            init.push(life.waiting(find(&old, container), "PodInitializing"));
+            continue;
+        }
+        let Moment { status, wake } = life.next(find(&old, container));
+        wakes.extend(wake);
+        is_open = if container.is_sidecar() { is_running(&status) } else { exit_code(&status) == Some(0) };
+        init.push(status);
+    }
+    let failed = init.iter().zip(&pod.spec.init_containers).any(|(status, container)| {
+        !container.is_sidecar() && exit_code(status).is_some_and(|code| code != 0 && !lives.restart.again(code))
+    });
+    let old = status.container_statuses.take().unwrap_or_default();
+    let mut main = Vec::new();
+    for container in &pod.spec.containers {
+        let life = lives.of(container);
+        if is_open {
+            let Moment { status, wake } = life.next(find(&old, container));
+            wakes.extend(wake);
+            main.push(status);
+        } else {
+            main.push(life.waiting(find(&old, container), "PodInitializing"));
+        }
+    }
+    let over = |status: &ContainerStatus| exit_code(status).is_some_and(|code| !lives.restart.again(code));
+    if failed || (is_open && main.iter().all(over)) {
+        status.init_container_statuses = (!init.is_empty()).then_some(init);
+        end(pod, status, main, now);
+        if failed {
+            status.phase = Some("Failed".to_owned());
+        }
+        return None;
+    }
+    let has_begun = main.iter().any(|it| is_running(it) || exit_code(it).is_some() || it.restart_count > 0);
+    status.phase = Some(if is_open && has_begun { "Running" } else { "Pending" }.to_owned());
+    conclude(pod, status, init, main, is_open, now);
+    wakes.into_iter().min()
+}
+
+/// Sets the containers of a pod and the conditions that follow from them.
+fn conclude(
+    pod: &Pod,
+    status: &mut PodStatus,
+    init: Vec<ContainerStatus>,
+    main: Vec<ContainerStatus>,
+    is_initialized: bool,
+    now: Timestamp,
+) {
+    let unready: Vec<&str> = main.iter().filter(|it| !it.ready).map(|it| &*it.name).collect();
+    let incomplete: Vec<&str> =
+        init.iter().filter(|it| exit_code(it) != Some(0) && !is_running(it)).map(|it| &*it.name).collect();
+    let initialized = match is_initialized {
+        true => Verdict::holds("Initialized"),
+        false => {
+            let message = format!("containers with incomplete status: [{}]", incomplete.join(" "));
+            Verdict::fails("Initialized", "ContainersNotInitialized", Some(message))
+        }
+    };
+    let message = || Some(format!("containers with unready status: [{}]", unready.join(" ")));
+    let (containers, ready) = match unready.is_empty() {
+        true => (Verdict::holds("ContainersReady"), gates(pod, status)),
+        false => (
+            Verdict::fails("ContainersReady", "ContainersNotReady", message()),
+            Verdict::fails("Ready", "ContainersNotReady", message()),
+        ),
+    };
+    for it in [initialized, ready, containers] {
+        verdict(pod, status, it, now);
+    }
+    status.init_container_statuses = (!init.is_empty()).then_some(init);
+    status.container_statuses = Some(main);
+}
+
+/// Whether a pod whose containers are ready is: others may have a say.
+fn gates(pod: &Pod, status: &PodStatus) -> Verdict {
+    let is_true = |kind: &str| status.conditions.iter().flatten().any(|it| it.type_ == kind && it.status == "True");
+    let closed: Vec<_> = pod.spec.readiness_gates.iter().filter(|gate| !is_true(&gate.condition_type)).collect();
+    match closed.first() {
+        None => Verdict::holds("Ready"),
+        Some(gate) => {
+            let kind = &gate.condition_type;
+            let message = format!("the status of pod readiness gate \"{kind}\" is not \"True\", but False");
+            Verdict::fails("Ready", "ReadinessGatesNotReady", Some(message))
+        }
+    }
+}
+
+/// Sets how a pod is whose containers have ended.
+fn end(pod: &Pod, status: &mut PodStatus, main: Vec<ContainerStatus>, now: Timestamp) {
+    let succeeded = main.iter().all(|it| exit_code(it) == Some(0));
+    let (phase, reason) = if succeeded { ("Succeeded", "PodCompleted") } else { ("Failed", "PodFailed") };
+    status.phase = Some(phase.to_owned());
+    status.container_statuses = Some(main);
+    let initialized = Verdict { reason: succeeded.then_some(reason), ..Verdict::holds("Initialized") };
+    let sandbox = Verdict { kind: "PodReadyToStartContainers", holds: false, reason: None, message: None };
+    let (ready, containers) = (Verdict::fails("Ready", reason, None), Verdict::fails("ContainersReady", reason, None));
+    for it in [sandbox, initialized, ready, containers] {
+        verdict(pod, status, it, now);
+    }
+}
+
+fn verdict(pod: &Pod, status: &mut PodStatus, verdict: Verdict, now: Timestamp) {
+    set(status, verdict, pod.metadata.generation, now);
+}
+
+/// The lives of the containers of one pod.
+struct Lives<'a> {
+    pod: &'a Pod,
+    name: String,
+    restart: Restart,
+    begun: Timestamp,
+    now: Timestamp,
+}
+
+impl<'a> Lives<'a> {
+    fn new(pod: &'a Pod, now: Timestamp) -> Lives<'a> {
+        let meta = &pod.metadata;
+        let name = format!("{}_{}({})", meta.name, meta.namespace, meta.uid);
+        let begun = pod.status.start_time.as_ref().map_or(now, |time| time.0);
+        Lives { pod, name, restart: Restart::of(&pod.spec.restart_policy), begun, now }
+    }
+
+    fn of(&'a self, container: &'a Container) -> Life<'a> {
+        let behaviour = behaviour::of(container, &self.pod.metadata.annotations);
+        let (restart, uid) = (self.restart, &*self.pod.metadata.uid);
+        Life { container, behaviour, restart, is_init: false, pod: &self.name, uid, begun: self.begun, now: self.now }
+    }
+
+    /// An init container starts again only if it failed; annotations are about the others.
+    fn init(&'a self, container: &'a Container) -> Life<'a> {
+        let behaviour = behaviour::of_init(container);
+        let restart = match (container.is_sidecar(), self.restart) {
+            (true, _) => Restart::Always,
+            (false, Restart::Never) => Restart::Never,
+            (false, _) => Restart::OnFailure,
+        };
+        Life { behaviour, restart, is_init: !container.is_sidecar(), ..self.of(container) }
+    }
+}
+
+fn find<'a>(statuses: &'a [ContainerStatus], container: &Container) -> Option<&'a ContainerStatus> {
+    statuses.iter().find(|status| *status.name == *container.name)
+}
+
+fn is_running(status: &ContainerStatus) -> bool {
+    status.state.as_ref().is_some_and(|state| state.running.is_some())
+}
+
+fn exit_code(status: &ContainerStatus) -> Option<i32> {
+    Some(status.state.as_ref()?.terminated.as_ref()?.exit_code)
+}
+
+fn after(moment: Timestamp, span: Duration) -> Timestamp {
+    let span = SignedDuration::try_from(span).unwrap_or(SignedDuration::MAX);
+    moment.saturating_add(span).unwrap_or(Timestamp::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const HOST: Ipv4Addr = Ipv4Addr::new(172, 18, 0, 2);
+    const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+
+    fn pod(spec: Value, annotations: Value) -> Pod {
+        let metadata =
+            json!({"name": "a", "namespace": "shop", "uid": "u", "generation": 1, "annotations": annotations});
+        serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
+    }
+
+    /// What is told of a pod second by second: its phase and, by container, state, restarts and readiness.
+    fn history(mut pod: Pod, seconds: i64) -> Vec<String> {
+        let mut told: Vec<String> = Vec::new();
+        for second in 0..=seconds {
+            let now = Timestamp::from_second(1_767_225_600 + second).unwrap();
+            if let Step::Write(status, _) = plan(&pod, Place { host: HOST, pod: ADDRESS }, now) {
+                pod.status = status;
+                let again = plan(&pod, Place { host: HOST, pod: ADDRESS }, now);
+                assert!(!matches!(again, Step::Write(..)), "nothing changes within a moment: {again:?}");
+            }
+            let line = describe(&pod);
+            if told.last().and_then(|last| last.split_once("s ")).map(|(_, last)| last) != Some(&line) {
+                told.push(format!("{second}s {line}"));
+            }
+        }
+        told
+    }
+
+    fn describe(pod: &Pod) -> String {
+        let status = &pod.status;
+        let containers = status.init_container_statuses.iter().chain(&status.container_statuses).flatten();
+        let containers: Vec<String> = containers.map(container).collect();
+        format!("{} {}", status.phase.as_deref().unwrap_or_default(), containers.join(" "))
+    }
+
+    fn container(status: &ContainerStatus) -> String {
+        let state = status.state.clone().unwrap_or_default();
+        let state = match (state.running, state.terminated, state.waiting) {
+            (Some(_), ..) => "running".to_owned(),
+            (_, Some(ended), _) => format!("exit:{}", ended.exit_code),
+            (_, _, waiting) => waiting.and_then(|waiting| waiting.reason).unwrap_or_default(),
+        };
+        let ready = if status.ready { "+" } else { "" };
+        let restarts = if status.restart_count > 0 { format!("#{}", status.restart_count) } else { String::new() };
+        format!("{}={state}{restarts}{ready}", status.name)
+    }
+
+    fn check(spec: Value, annotations: Value, seconds: i64, expected: &[&str]) {
+        assert_eq!(history(pod(spec, annotations), seconds), expected);
+    }
+
+    #[test]
+    fn a_pod_runs_and_is_ready() {
+        let spec = json!({"containers": [{"name": "c", "image": "nginx"}]});
+        check(spec, json!({}), 100, &["0s Running c=running+"]);
+    }
+
+    #[test]
+    fn delays_are_kept() {
+        let spec = json!({"containers": [{"name": "c", "image": "nginx"}]});
+        let delays = json!({"simulated.setpoint.dev/start-delay": "2s", "simulated.setpoint.dev/ready-delay": "3s"});
+        check(spec, delays, 100, &["0s Pending c=ContainerCreating", "2s Running c=running", "5s Running c=running+"]);
+    }
+
+    #[test]
+    fn a_job_ends_with_the_code_of_its_command() {
+        let spec = |script: &str| json!({"restartPolicy": "Never", "containers": [{"name": "c", "command": ["sh", "-c", script]}]});
+        check(spec("sleep 5"), json!({}), 100, &["0s Running c=running+", "5s Succeeded c=exit:0"]);
+        check(spec("sleep 2; exit 3"), json!({}), 100, &["0s Running c=running+", "2s Failed c=exit:3"]);
+    }
+
+    #[test]
+    fn what_fails_starts_again_with_growing_pauses() {
+        let spec = json!({"restartPolicy": "OnFailure", "containers": [{"name": "c", "command": ["false"]}]});
+        check(
+            spec,
+            json!({}),
+            75,
+            &[
+                "0s Running c=exit:1",
+                "1s Running c=CrashLoopBackOff#1",
+                "11s Running c=CrashLoopBackOff#2",
+                "31s Running c=CrashLoopBackOff#3",
+                "71s Running c=CrashLoopBackOff#4",
+            ],
+        );
+    }
+
+    #[test]
+    fn init_containers_come_first_and_sidecars_stay() {
+        let spec = json!({
+            "initContainers": [
+                {"name": "s", "restartPolicy": "Always", "image": "proxy"},
+                {"name": "i", "command": ["sleep", "2"]},
+            ],
+            "containers": [{"name": "c", "image": "nginx"}],
+        });
+        check(
+            spec,
+            json!({}),
+            50,
+            &["0s Pending s=running+ i=running c=PodInitializing", "2s Running s=running+ i=exit:0+ c=running+"],
+        );
+    }
+
+    #[test]
+    fn an_init_container_that_fails_for_good_fails_the_pod() {
+        let spec = json!({"restartPolicy": "Never", "initContainers": [{"name": "i", "command": ["false"]}],
+            "containers": [{"name": "c", "image": "nginx"}]});
+        check(spec, json!({}), 50, &["0s Failed i=exit:1 c=PodInitializing"]);
+    }
+
+    #[test]
+    fn an_image_that_is_not_there_is_not_pulled() {
+        let spec = json!({"containers": [{"name": "c", "image": "nginx:404"}]});
+        check(spec, json!({}), 50, &["0s Pending c=ErrImagePull", "10s Pending c=ImagePullBackOff"]);
+    }
+
+    #[test]
+    fn a_deadline_ends_a_pod() {
+        let spec = json!({"activeDeadlineSeconds": 7, "containers": [{"name": "c", "image": "nginx"}]});
+        check(spec, json!({}), 50, &["0s Running c=running+", "7s Failed c=exit:0"]);
+    }
+
+    #[test]
+    fn a_deleted_pod_goes_when_its_containers_have_stopped() {
+        let mut leaving = pod(
+            json!({"containers": [{"name": "c", "image": "nginx"}]}),
+            json!({"simulated.setpoint.dev/stop-delay": "5s"}),
+        );
+        let second = |second: i64| Timestamp::from_second(second).unwrap();
+        leaving.metadata.deletion_timestamp = Some(time_of(second(30)));
+        leaving.metadata.deletion_grace_period_seconds = 30;
+        let place = Place { host: HOST, pod: ADDRESS };
+        assert!(matches!(plan(&leaving, place, second(4)), Step::Wait(until) if until == second(5)));
+        assert!(matches!(plan(&leaving, place, second(5)), Step::Delete));
+        leaving.metadata.finalizers = ["somebody/waits".into()].into();
+        let Step::Write(status, None) = plan(&leaving, place, second(5)) else { panic!("its end is told first") };
+        leaving.status = status;
+        assert!(leaving.has_ended());
+        assert!(matches!(plan(&leaving, place, second(5)), Step::Delete));
+        leaving.metadata.deletion_grace_period_seconds = 0;
+        assert!(matches!(plan(&leaving, place, second(5)), Step::Nothing));
+    }
+}

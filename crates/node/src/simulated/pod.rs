@@ -1,0 +1,146 @@
+//! A pod as its simulated node sees it.
+
+use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde::Deserialize;
+use setpoint_runtime::Key;
+use setpoint_runtime::cache::{Cached, Pairs};
+
+use super::behaviour;
+
+/// A pod that is bound to a node.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Pod {
+    pub metadata: Meta,
+    #[serde(default)]
+    pub spec: Spec,
+    #[serde(default)]
+    pub status: Box<core::PodStatus>,
+    /// Nothing happens to it before it is deleted or changed; details that nobody will read are gone.
+    #[serde(skip)]
+    pub is_settled: bool,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Meta {
+    pub name: Box<str>,
+    pub namespace: Box<str>,
+    pub uid: Box<str>,
+    pub resource_version: Box<str>,
+    pub generation: i64,
+    pub annotations: Pairs,
+    pub deletion_timestamp: Option<Time>,
+    pub deletion_grace_period_seconds: i64,
+    pub finalizers: Box<[Box<str>]>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Spec {
+    pub node_name: Box<str>,
+    pub restart_policy: Box<str>,
+    pub host_network: bool,
+    pub active_deadline_seconds: Option<i64>,
+    pub containers: Box<[Container]>,
+    pub init_containers: Box<[Container]>,
+    pub readiness_gates: Box<[ReadinessGate]>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Container {
+    pub name: Box<str>,
+    pub image: Box<str>,
+    pub command: Box<[Box<str>]>,
+    pub args: Box<[Box<str>]>,
+    /// `Always` on an init container makes it a sidecar.
+    pub restart_policy: Option<Box<str>>,
+    pub readiness_probe: Option<Probe>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Probe {
+    pub initial_delay_seconds: i64,
+    pub exec: Option<Exec>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Exec {
+    pub command: Box<[Box<str>]>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ReadinessGate {
+    pub condition_type: Box<str>,
+}
+
+impl Container {
+    /// Whether it starts with the init containers and goes on beside the others.
+    pub fn is_sidecar(&self) -> bool {
+        self.restart_policy.as_deref() == Some("Always")
+    }
+}
+
+impl Pod {
+    pub fn phase(&self) -> &str {
+        self.status.phase.as_deref().unwrap_or_default()
+    }
+
+    pub fn has_ended(&self) -> bool {
+        matches!(self.phase(), "Succeeded" | "Failed")
+    }
+
+    /// Drops what nobody will read, if nothing happens to the pod before it is deleted.
+    pub fn settle(&mut self) {
+        let is_up = self.phase() == "Running"
+            && self.spec.active_deadline_seconds.is_none()
+            && self.spec.readiness_gates.is_empty()
+            && is_true(&self.status, "Ready")
+            && self.spec.containers.iter().chain(&self.spec.init_containers).all(|container| {
+                container.restart_policy.is_none() && behaviour::of(container, &self.metadata.annotations).end.is_none()
+            })
+            && self.status.observed_generation.is_none_or(|seen| seen == self.metadata.generation);
+        if !self.is_settled && !is_up && !self.has_ended() {
+            return;
+        }
+        self.is_settled = true;
+        if self.metadata.finalizers.is_empty() {
+            let kept = std::mem::take(&mut *self.status);
+            *self.status = core::PodStatus { phase: kept.phase, pod_ip: kept.pod_ip, ..core::PodStatus::default() };
+            self.spec.containers = Box::default();
+            self.spec.init_containers = Box::default();
+        }
+    }
+}
+
+fn is_true(status: &core::PodStatus, kind: &str) -> bool {
+    status.conditions.iter().flatten().any(|condition| condition.type_ == kind && condition.status == "True")
+}
+
+impl Cached for Pod {
+    type Kind = core::Pod;
+
+    fn key(&self) -> Key {
+        Key::namespaced(&self.metadata.namespace, &self.metadata.name)
+    }
+
+    fn resource_version(&self) -> &str {
+        &self.metadata.resource_version
+    }
+
+    fn uid(&self) -> &str {
+        &self.metadata.uid
+    }
+
+    fn generation(&self) -> Option<i64> {
+        Some(self.metadata.generation)
+    }
+
+    fn is_deleting(&self) -> bool {
+        self.metadata.deletion_timestamp.is_some()
+    }
+}
