@@ -18,6 +18,7 @@ use crate::failure::Failure;
 Examples:
   setpoint up                              start on this machine, with data in ~/.local/share/setpoint
   setpoint up --listen 127.0.0.1:0         the same on any free port
+  setpoint up --nodes 3                    the same with three simulated nodes
   setpoint server --data-dir ./data        the API server alone
   setpoint controllers --kubeconfig FILE   the controllers alone, against any Kubernetes API server
   setpoint backup cluster.backup           keep a copy of a stopped server's data
@@ -36,6 +37,8 @@ pub enum Command {
     Server(ServerArguments),
     /// Run the controllers alone, against any Kubernetes API server
     Controllers(ControllersArguments),
+    /// Run simulated nodes alone, against any Kubernetes API server
+    Node(NodeArguments),
     /// Check every record in the data directory of a stopped server
     Verify {
         #[command(flatten)]
@@ -103,13 +106,9 @@ pub struct ServerArguments {
 pub struct UpArguments {
     #[command(flatten)]
     pub server: ServerArguments,
-    #[command(flatten)]
-    pub controllers: ControllerArguments,
-}
-
-/// Which controllers run, and how.
-#[derive(Args)]
-pub struct ControllerArguments {
+    /// How many simulated nodes there are
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = nodes)]
+    pub nodes: usize,
     /// Which controllers run: `*` for all, `name` for one, `-name` for all but one
     #[arg(long, value_name = "LIST", default_value = "*", allow_hyphen_values = true, value_parser = Choice::parse)]
     pub controllers: Choice,
@@ -118,22 +117,54 @@ pub struct ControllerArguments {
     pub config: Option<PathBuf>,
 }
 
+/// What every part takes that runs alone.
 #[derive(Args)]
-pub struct ControllersArguments {
+pub struct AloneArguments {
     /// How to reach the API server [default: $KUBECONFIG or ~/.kube/config]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
+    /// How much to log to stderr [default: $SETPOINT_LOG or info]
+    #[arg(long, value_name = "LEVEL", value_enum)]
+    pub log_level: Option<LogLevel>,
+}
+
+#[derive(Args)]
+pub struct ControllersArguments {
     #[command(flatten)]
-    pub controllers: ControllerArguments,
+    pub alone: AloneArguments,
+    /// Which controllers run: `*` for all, `name` for one, `-name` for all but one
+    #[arg(long, value_name = "LIST", default_value = "*", allow_hyphen_values = true, value_parser = Choice::parse)]
+    pub controllers: Choice,
+    /// A YAML or JSON file with settings of the controllers
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// Where to serve /healthz, /readyz and /metrics
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:10257", value_parser = address)]
     pub listen: SocketAddr,
     /// Work without an election: only safe if no other copy runs
     #[arg(long)]
     pub no_leader_election: bool,
-    /// How much to log to stderr [default: $SETPOINT_LOG or info]
-    #[arg(long, value_name = "LEVEL", value_enum)]
-    pub log_level: Option<LogLevel>,
+}
+
+#[derive(Args)]
+pub struct NodeArguments {
+    #[command(flatten)]
+    pub alone: AloneArguments,
+    /// How many simulated nodes there are
+    #[arg(long, value_name = "N", value_parser = nodes)]
+    pub simulated: usize,
+    /// What the names of the nodes begin with: processes on one API server need different ones
+    #[arg(long, value_name = "PREFIX", default_value = "simulated")]
+    pub name: String,
+    /// The processors of each node
+    #[arg(long, value_name = "QUANTITY", default_value = "8")]
+    pub cpu: String,
+    /// The memory of each node
+    #[arg(long, value_name = "QUANTITY", default_value = "32Gi")]
+    pub memory: String,
+    /// Where to serve /healthz, /readyz and /metrics
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:10248", value_parser = address)]
+    pub listen: SocketAddr,
 }
 
 /// Which store keeps the objects.
@@ -161,6 +192,12 @@ fn store(text: &str) -> Result<StoreChoice, String> {
         _ if text.starts_with("etcd://") => Ok(StoreChoice::Etcd(text.to_owned())),
         _ => Err("expected `embedded`".into()),
     }
+}
+
+fn nodes(text: &str) -> Result<usize, String> {
+    let most = setpoint_node::simulated::NODES_MAX;
+    let count: Option<usize> = text.parse().ok();
+    count.filter(|count| *count <= most).ok_or_else(|| format!("expected a number from 0 to {most}"))
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {

@@ -1,10 +1,12 @@
 //! The control plane in one binary: `setpoint up`, and the commands around it.
 
+mod alone;
 mod arguments;
-mod controllers;
+mod beside;
 mod failure;
 mod logging;
 mod maintenance;
+mod parts;
 mod server;
 mod service;
 mod signals;
@@ -15,6 +17,7 @@ use std::time::Duration;
 use clap::Parser;
 
 use arguments::{Arguments, Command};
+use beside::Beside;
 use failure::Failure;
 
 /// Requests are many short-lived buffers of all sizes, made on one thread and dropped on another: the pattern that the
@@ -54,9 +57,10 @@ fn run(command: Command) -> Result<(), Failure> {
 
 async fn perform(command: Command) -> Result<(), Failure> {
     match command {
-        Command::Up(arguments) => server::run(&arguments.server, Some(&arguments.controllers)).await,
+        Command::Up(arguments) => server::run(&arguments.server, Some(Beside::new(&arguments)?)).await,
         Command::Server(arguments) => server::run(&arguments, None).await,
-        Command::Controllers(arguments) => controllers::run(&arguments).await,
+        Command::Controllers(arguments) => alone::controllers(arguments).await,
+        Command::Node(arguments) => alone::node(arguments).await,
         Command::Verify { data } => maintenance::verify(&data).await,
         Command::Backup { data, file } => maintenance::backup(&data, &file).await,
         Command::Restore { data, file } => maintenance::restore(&data, &file).await,

@@ -18,8 +18,8 @@ use tokio::sync::watch;
 use tokio::task::JoinError;
 use tower::ServiceExt;
 
-use crate::arguments::{ControllerArguments, ServerArguments, StoreChoice};
-use crate::controllers::Beside;
+use crate::arguments::{ServerArguments, StoreChoice};
+use crate::beside::Beside;
 use crate::failure::{Failure, say};
 use crate::signals::Signals;
 use crate::{logging, service};
@@ -36,9 +36,8 @@ const FAILED_GRACE: Duration = Duration::from_millis(300);
 /// Files that are not connections: the log, logging, the runtime.
 const FILES_RESERVED: u64 = 128;
 
-/// Runs until it is asked to stop, or fails; with controllers in the same process if there are arguments for them.
-pub async fn run(arguments: &ServerArguments, controllers: Option<&ControllerArguments>) -> Result<(), Failure> {
-    let controllers = controllers.map(Beside::new).transpose()?;
+/// Runs until it is asked to stop, or fails; with other parts in the same process, if there are any.
+pub async fn run(arguments: &ServerArguments, beside: Option<Beside>) -> Result<(), Failure> {
     logging::start(arguments.log_level)?;
     let mut signals = Signals::listen()?;
     if let StoreChoice::Etcd(address) = &arguments.store {
@@ -47,7 +46,7 @@ pub async fn run(arguments: &ServerArguments, controllers: Option<&ControllerArg
     }
     let folder = std::path::absolute(arguments.data.folder()?).map_err(|e| Failure::new("can't use --data-dir", e))?;
     let store = open_store(&folder).await.map_err(|error| not_opened(&folder, error))?;
-    let outcome = run_on(&store, &folder, arguments, controllers, &mut signals).await;
+    let outcome = run_on(&store, &folder, arguments, beside, &mut signals).await;
     tokio::select! {
         () = store.close() => outcome,
         signal = signals.next() => Err(stopped_twice(signal)),
@@ -83,7 +82,7 @@ async fn run_on(
     store: &Store,
     folder: &Path,
     arguments: &ServerArguments,
-    controllers: Option<Beside>,
+    beside: Option<Beside>,
     signals: &mut Signals,
 ) -> Result<(), Failure> {
     let listener = bind(arguments.listen).await?;
@@ -105,8 +104,8 @@ async fn run_on(
         tokio::join!(serving, tending);
     });
     let (leave, leaving) = watch::channel(false);
-    let mut beside = match controllers {
-        Some(controllers) => tokio::spawn(controllers.run(service.clone(), leaving)),
+    let mut beside = match beside {
+        Some(parts) => tokio::spawn(parts.run(service.clone(), leaving)),
         None => tokio::spawn(until(leaving).map(Ok)),
     };
     let mut failed = store.stopped();
@@ -119,7 +118,7 @@ async fn run_on(
     let outcome = tokio::select! {
         outcome = run => outcome,
         ended = &mut serving => return Err(serving_ended(ended)),
-        ended = &mut beside => ended.unwrap_or_else(|error| Err(Failure::new("stopped: the controllers failed", error))),
+        ended = &mut beside => ended.unwrap_or_else(|error| Err(Failure::new("stopped: a part failed", error))),
         signal = signals.next() => {
             tracing::info!(signal, "stopping");
             leave.send_replace(true);

@@ -1,0 +1,77 @@
+//! What runs beside the API server in one process: each part a client like any other, without a socket.
+
+use std::time::Duration;
+
+use kube::Client;
+use setpoint_apiserver::ApiServer;
+use setpoint_apiserver::user::User;
+use setpoint_runtime::config::Config;
+use setpoint_runtime::manager::ManagerOptions;
+use tokio::sync::watch;
+use tower::ServiceExt;
+
+use crate::arguments::UpArguments;
+use crate::failure::Failure;
+use crate::parts::{self, Part};
+
+/// Who sends the requests, as managed fields tell it.
+const USER_AGENT: &str = concat!("setpoint/", env!("CARGO_PKG_VERSION"));
+
+/// How long controllers may work on what is queued when the process ends: what they don't get to, the next one does.
+pub const DRAIN_LIMIT: Duration = Duration::from_secs(2);
+
+/// The parts of `setpoint up`, before they run.
+pub struct Beside {
+    parts: Vec<Part>,
+    config: Config,
+}
+
+impl Beside {
+    /// Reads what is asked for.
+    pub fn new(arguments: &UpArguments) -> Result<Beside, Failure> {
+        let mut parts = vec![Part::Controllers(arguments.controllers.clone())];
+        if arguments.nodes > 0 {
+            parts.push(Part::nodes(arguments.nodes));
+        }
+        Ok(Beside { parts, config: parts::config(arguments.config.as_deref())? })
+    }
+
+    /// Runs them on a server in this process, each as its own user, until it is time to leave.
+    pub async fn run(self, server: ApiServer, mut leaving: watch::Receiver<bool>) -> Result<(), Failure> {
+        let client_of = |name: &str| client(&server, service_account(name), name);
+        let options = ManagerOptions { drain_limit: DRAIN_LIMIT, ..ManagerOptions::default() };
+        let manager = parts::manager(client(&server, manager_user(), "caches"), options)?;
+        let figures = manager.metrics().clone();
+        server.show_figures(move || figures.text());
+        parts::add(&manager, &client_of, &self.parts, &self.config, "setpoint")?;
+        let left = async move {
+            // An error means that nobody will say so any more.
+            let _ = leaving.wait_for(|leaving| *leaving).await;
+        };
+        manager.run(left).await.map_err(parts::failed)
+    }
+}
+
+/// A client without a socket.
+fn client(server: &ApiServer, user: User, part: &str) -> Client {
+    let agent = http::HeaderValue::try_from(format!("{USER_AGENT} ({part})"));
+    let agent = agent.unwrap_or(http::HeaderValue::from_static(USER_AGENT));
+    let named = server.acting_as(user).map_request(move |mut request: http::Request<kube::client::Body>| {
+        request.headers_mut().insert(http::header::USER_AGENT, agent.clone());
+        request
+    });
+    Client::new(named, "default")
+}
+
+/// Who fills the caches that controllers share.
+fn manager_user() -> User {
+    let groups = vec!["system:authenticated".to_owned()];
+    User { name: "system:kube-controller-manager".to_owned(), groups, ..User::default() }
+}
+
+/// The service account of a controller.
+fn service_account(name: &str) -> User {
+    let groups = ["system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"];
+    let groups = groups.map(str::to_owned).to_vec();
+    User { name: format!("system:serviceaccount:kube-system:{name}"), groups, ..User::default() }
+}

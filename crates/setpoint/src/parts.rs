@@ -1,0 +1,70 @@
+//! The parts of the control plane that are clients of its API: what they are made from, in one process or in several.
+
+use std::path::Path;
+
+use k8s_openapi::jiff::Timestamp;
+use kube::Client;
+use setpoint_controllers::{Choice, Wiring};
+use setpoint_node::simulated;
+use setpoint_runtime::clock::{Chance, Clock};
+use setpoint_runtime::config::{Config, Sources};
+use setpoint_runtime::manager::{Manager, ManagerError, ManagerOptions};
+
+use crate::failure::Failure;
+use crate::service::seed;
+
+/// What variables of the environment begin with that are settings.
+const PREFIX: &str = "SETPOINT";
+
+/// One part.
+pub enum Part {
+    /// Those of the built-in controllers that are chosen.
+    Controllers(Choice),
+    /// Simulated nodes.
+    Nodes(simulated::Options),
+}
+
+impl Part {
+    /// So many simulated nodes.
+    pub fn nodes(count: usize) -> Part {
+        Part::Nodes(simulated::Options { count, ..simulated::Options::default() })
+    }
+}
+
+/// A manager with nothing to run yet.
+pub fn manager(client: Client, options: ManagerOptions) -> Result<Manager, Failure> {
+    let clock = Clock::starting_at(Timestamp::now());
+    Manager::new(client, clock, Chance::seeded(seed()), options).map_err(|error| Failure::new("can't start", error))
+}
+
+/// Gives parts to a manager.
+pub fn add(
+    manager: &Manager,
+    client_of: &(dyn Fn(&str) -> Client + Sync),
+    parts: &[Part],
+    config: &Config,
+    instance: &str,
+) -> Result<(), Failure> {
+    let add = |part: &Part| match part {
+        Part::Controllers(choice) => {
+            setpoint_controllers::add_to(&Wiring { manager, client_of, config, instance }, choice)
+        }
+        Part::Nodes(options) => simulated::add_to(manager, &client_of("simulated-nodes"), options.clone()),
+    };
+    parts.iter().try_for_each(add).map_err(|error: ManagerError| Failure::new("can't start", error))
+}
+
+/// Settings from a file and from the environment.
+pub fn config(file: Option<&Path>) -> Result<Config, Failure> {
+    let mut sources = Sources::new().environment(PREFIX, std::env::vars());
+    let what = || file.map_or("can't use the settings".to_owned(), |file| format!("can't use {}", file.display()));
+    if let Some(file) = file {
+        sources = sources.file(std::fs::read_to_string(file).map_err(|error| Failure::usage(what(), error))?);
+    }
+    Config::load(&sources).map_err(|error| Failure::usage(what(), error))
+}
+
+/// Why parts stopped that nobody stopped.
+pub fn failed(error: ManagerError) -> Failure {
+    Failure::new("stopped: a part of the control plane failed", error)
+}
