@@ -6,8 +6,9 @@ use http::HeaderMap;
 use setpoint_api::{Status, fields, labels};
 use setpoint_schema::behaviour;
 use setpoint_schema::{Context, Kind};
-use setpoint_store::Selection;
+use setpoint_store::{CommitError, Committed, Selection, Transaction};
 
+use crate::fence::Fence;
 use crate::query::{ListOptions, Query};
 use crate::registry::Served;
 use crate::server::Inner;
@@ -25,6 +26,8 @@ pub(crate) struct Call<'a> {
     pub(crate) query: Query<'a>,
     pub(crate) headers: &'a HeaderMap,
     pub(crate) user: &'a User,
+    /// The term of a leader under which this is written.
+    pub(crate) fence: Option<Fence<'a>>,
     /// What the user should know although it worked.
     pub(crate) warnings: Vec<String>,
 }
@@ -66,8 +69,18 @@ impl<'a> Call<'a> {
             query: Query::default(),
             headers: &system.headers,
             user: &system.user,
+            fence: None,
             warnings: Vec::new(),
         }
+    }
+
+    /// Commits a transaction of this request: within the term of its leader, if it named one.
+    pub(crate) async fn commit(&self, transaction: Transaction) -> Result<Committed, CommitError> {
+        let transaction = match self.fence {
+            Some(fence) => fence.around(transaction),
+            None => transaction,
+        };
+        self.server.store.commit(transaction).await
     }
 
     pub(crate) fn kind(&self) -> &'a Kind {

@@ -6,9 +6,11 @@ use serde_json::{Map, Value};
 use setpoint_api::Status;
 use setpoint_schema::Edit;
 use setpoint_store::{
-    Change, CommitError, Durability, Expectation, Facts, FactsError, Key, Object, Snapshot, Store, Transaction,
+    Change, CommitError, Durability, Expectation, Facts, FactsError, Key, Object, Snapshot, Transaction,
 };
 
+use crate::call::Call;
+use crate::fence;
 use crate::registry::Served;
 
 /// Where an object is stored.
@@ -88,15 +90,15 @@ fn write(out: &mut Vec<u8>, value: &impl serde::Serialize) {
 }
 
 /// Commits an object and returns it as stored.
-pub async fn put(
-    store: &Store,
+pub(crate) async fn put(
+    call: &Call<'_>,
     served: &Served,
     key: Key,
     expectation: Expectation,
     object: &Value,
 ) -> Result<Arc<Object>, CommitError> {
     let transaction = transaction(served, put_change(served, key, expectation, object));
-    let committed = store.commit(transaction).await?;
+    let committed = call.commit(transaction).await?;
     Ok(committed.objects.into_iter().flatten().next().expect("a put has an object"))
 }
 
@@ -138,6 +140,7 @@ pub fn refusal(served: &Served, name: &str, error: CommitError) -> Box<Status> {
         CommitError::Conflict { .. } => modified(served, name),
         CommitError::Exists { .. } => Status::already_exists(&served.resource, name),
         CommitError::Missing { .. } => Status::not_found(&served.resource, name),
+        CommitError::Unmet { key, actual } => fence::broken(served, name, &key, actual.as_deref()),
         CommitError::TooLarge { limit, .. } => Status::request_entity_too_large(&format!("limit is {limit}")),
         CommitError::Malformed(why) => Status::internal_error(why),
         CommitError::Full(_) | CommitError::Stopped(_) => Status::service_unavailable(error.to_string()),

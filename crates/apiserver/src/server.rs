@@ -18,6 +18,7 @@ use crate::answer::{self, Answer};
 use crate::body::Body;
 use crate::call::Call;
 use crate::clock::{Chance, Clock};
+use crate::fence::Fence;
 use crate::flow::Flow;
 use crate::metrics::Metrics;
 use crate::path::{self, ResourcePath, Target};
@@ -30,7 +31,7 @@ use crate::{compression, discovery, health, verbs};
 /// The API server. Clones share everything.
 #[derive(Clone)]
 pub struct ApiServer {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
 }
 
 /// Figures in the text form of Prometheus.
@@ -226,6 +227,7 @@ impl Inner {
             query,
             headers: &parts.headers,
             user,
+            fence: Fence::of(&parts.method, &parts.headers)?,
             warnings: Vec::new(),
         };
         call.warnings.extend(served.kind.behaviour.deprecation().map(Into::into));

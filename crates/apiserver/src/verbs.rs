@@ -32,6 +32,9 @@ pub(crate) use update::change;
 
 /// Runs the verb that the method and the path stand for.
 pub(crate) async fn run(call: &mut Call<'_>, method: &Method, body: Body) -> Answer {
+    if let Some(fence) = call.fence {
+        fence.check(call)?;
+    }
     if let Some(name) = call.subresource {
         return subresource::run(call, name, method, body).await;
     }

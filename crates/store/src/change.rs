@@ -80,22 +80,43 @@ impl Change {
     }
 }
 
+/// What must be true of an object that a transaction doesn't change, for it to happen.
+pub(crate) struct Condition {
+    pub(crate) key: Key,
+    pub(crate) holds: Holds,
+}
+
+/// Judges the object under a key at the moment of the commit; none if there is none.
+type Holds = Box<dyn Fn(Option<&Object>) -> bool + Send + Sync>;
+
 /// Changes that happen together or not at all, at one revision. The keys are distinct.
 #[derive(Default)]
 pub struct Transaction {
     pub(crate) changes: Vec<Change>,
+    pub(crate) conditions: Vec<Condition>,
     pub(crate) durability: Durability,
 }
 
 impl Transaction {
     /// One change.
     pub fn of(change: Change) -> Transaction {
-        Transaction { changes: vec![change], durability: Durability::Synced }
+        Transaction { changes: vec![change], ..Transaction::default() }
     }
 
     /// Adds a change.
     pub fn and(mut self, change: Change) -> Transaction {
         self.changes.push(change);
+        self
+    }
+
+    /// Makes it happen only if this holds of the object under `key` when it is committed: no change comes in between.
+    /// `holds` runs where all commits queue, so it must be quick.
+    pub fn provided(
+        mut self,
+        key: Key,
+        holds: impl Fn(Option<&Object>) -> bool + Send + Sync + 'static,
+    ) -> Transaction {
+        self.conditions.push(Condition { key, holds: Box::new(holds) });
         self
     }
 
@@ -151,6 +172,13 @@ pub enum CommitError {
         /// The key.
         key: Key,
     },
+    /// A condition on an object beside those that change doesn't hold.
+    Unmet {
+        /// The key of that object.
+        key: Key,
+        /// The object as it is now, if there is one.
+        actual: Option<Arc<Object>>,
+    },
     /// The object is larger than the store takes.
     TooLarge {
         /// The key.
@@ -175,6 +203,7 @@ impl fmt::Display for CommitError {
             }
             CommitError::Exists { key, .. } => write!(f, "{key} already exists"),
             CommitError::Missing { key } => write!(f, "{key} does not exist"),
+            CommitError::Unmet { key, .. } => write!(f, "{key} is not as the transaction needs it"),
             CommitError::TooLarge { key, limit } => write!(f, "{key} is larger than {limit} bytes"),
             CommitError::Malformed(why) => f.write_str(why),
             CommitError::Full(error) => write!(f, "no space left for the store: {error}"),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use setpoint_api::Revision;
 
-use crate::change::{Change, CommitError, Expectation, Transaction};
+use crate::change::{Change, CommitError, Condition, Expectation, Transaction};
 use crate::object::Object;
 use crate::table::Tables;
 use crate::window::Event;
@@ -19,7 +19,16 @@ pub(crate) struct Head {
 impl Head {
     /// Whether all expectations of a transaction hold.
     pub(crate) fn check(&self, transaction: &Transaction) -> Result<(), CommitError> {
+        transaction.conditions.iter().try_for_each(|condition| self.check_condition(condition))?;
         transaction.changes.iter().try_for_each(|change| self.check_one(change))
+    }
+
+    fn check_condition(&self, condition: &Condition) -> Result<(), CommitError> {
+        let actual = self.tables.get(&condition.key);
+        match (condition.holds)(actual.map(|object| &**object)) {
+            true => Ok(()),
+            false => Err(CommitError::Unmet { key: condition.key.clone(), actual: actual.cloned() }),
+        }
     }
 
     fn check_one(&self, change: &Change) -> Result<(), CommitError> {
@@ -42,5 +51,31 @@ impl Head {
         let next = change.next.map(|d| Arc::new(Object::new(&d.plain, d.insert_at, d.facts, revision)));
         let previous = self.tables.set(&change.key, next.clone());
         Arc::new(Event { key: change.key, revision, previous, next })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use setpoint_api::GroupResource;
+
+    use super::*;
+    use crate::facts::NoFields;
+    use crate::key::Key;
+
+    #[test]
+    fn a_condition_on_another_object_is_judged_at_the_commit() {
+        let key = |name: &str| Key::cluster(GroupResource::new("", "things"), name);
+        let put = |name: &str| {
+            let json = br#"{"metadata":{"name":"a"}}"#.to_vec();
+            Change::put(key(name), Expectation::Any, json, &NoFields).unwrap()
+        };
+        let mut head = Head::default();
+        let if_there = || Transaction::of(put("b")).provided(key("a"), |found| found.is_some());
+        let refused = head.check(&if_there()).unwrap_err();
+        assert!(matches!(refused, CommitError::Unmet { actual: None, .. }), "{refused}");
+        head.apply(Revision::new(1), put("a"));
+        head.check(&if_there()).unwrap();
+        let refused = head.check(&Transaction::of(put("b")).provided(key("a"), |found| found.is_none())).unwrap_err();
+        assert!(matches!(&refused, CommitError::Unmet { actual: Some(actual), .. } if actual.revision().get() == 1));
     }
 }

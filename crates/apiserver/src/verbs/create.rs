@@ -146,7 +146,7 @@ async fn insert_named(call: &mut Call<'_>, mut object: Value, options: &WriteOpt
     let allocated = allocation::changes(call, None, Some(&object))?;
     let change = objects::put_change(call.served, key, Expectation::Absent, &object);
     let transaction = allocated.into_iter().fold(objects::transaction(call.served, change), |all, one| all.and(one));
-    match call.server.store.commit(transaction).await {
+    match call.commit(transaction).await {
         Ok(committed) => {
             Ok(Outcome::Stored(committed.objects.into_iter().flatten().next().expect("a put has an object")))
         }

@@ -181,11 +181,11 @@ pub(crate) async fn delete(call: &Call<'_>, name: &str, options: &DeleteOptions)
             let delete = setpoint_store::Change::delete(key, expectation);
             let transaction =
                 changes.into_iter().fold(objects::transaction(call.served, delete), |all, one| all.and(one));
-            call.server.store.commit(transaction).await.map(|_| Deleted::Gone(object))
+            call.commit(transaction).await.map(|_| Deleted::Gone(object))
         } else if object == objects::shown(call.served, &current) {
             return Ok(Deleted::Waits(current));
         } else {
-            objects::put(&call.server.store, call.served, key, expectation, &object).await.map(Deleted::Waits)
+            objects::put(call, call.served, key, expectation, &object).await.map(Deleted::Waits)
         };
         match result {
             Ok(deleted) => return Ok(deleted),

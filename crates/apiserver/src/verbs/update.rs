@@ -94,14 +94,14 @@ pub(crate) async fn change(
                 let change = objects::put_change(call.served, key, expectation, &object);
                 let transaction =
                     beside.into_iter().fold(objects::transaction(call.served, change), |all, one| all.and(one));
-                let committed = call.server.store.commit(transaction).await;
+                let committed = call.commit(transaction).await;
                 committed.map(|c| Outcome::Stored(c.objects.into_iter().flatten().next().expect("a put has an object")))
             }
             Step::Remove(object, beside) => {
                 let delete = Change::delete(key, expectation);
                 let transaction =
                     beside.into_iter().fold(objects::transaction(call.served, delete), |all, one| all.and(one));
-                call.server.store.commit(transaction).await.map(|_| Outcome::DryRun(object))
+                call.commit(transaction).await.map(|_| Outcome::DryRun(object))
             }
         };
         match result {

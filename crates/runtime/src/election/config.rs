@@ -6,6 +6,9 @@ use std::time::Duration;
 /// Waits between attempts are stretched by up to this factor, so that candidates don't stay in step.
 pub(super) const JITTER_FACTOR: f64 = 1.2;
 
+/// Longest name of a Lease, and of who holds it: that of any object.
+const NAME_BYTES_MAX: usize = 253;
+
 /// What an election is about. The durations are client-go's by default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ElectionConfig {
@@ -46,6 +49,10 @@ impl ElectionConfig {
         for (key, text) in [("namespace", &self.namespace), ("name", &self.name), ("identity", &self.identity)] {
             if text.is_empty() {
                 return wrong(key, "must not be empty");
+            }
+            // They travel in a header with every write of the leader.
+            if text.len() > NAME_BYTES_MAX || !text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()) {
+                return wrong(key, "must be at most 253 printable ASCII characters");
             }
         }
         if self.lease_duration.is_zero() || self.lease_duration.subsec_nanos() != 0 {
@@ -99,6 +106,9 @@ mod tests {
     fn durations_must_leave_room_for_each_other() {
         check(|_| (), "fine");
         check(|config| config.identity.clear(), "leaderElection.identity: must not be empty");
+        let long = "leaderElection.identity: must be at most 253 printable ASCII characters";
+        check(|config| config.identity = "x".repeat(254), long);
+        check(|config| config.identity = "größe".to_owned(), long);
         check(
             |config| config.renew_deadline = Duration::from_secs(15),
             "leaderElection.leaseDuration: must be greater than renewDeadline",

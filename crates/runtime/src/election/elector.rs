@@ -160,11 +160,11 @@ impl Elector {
     fn lead_from(&self, asked_at: Instant, transitions: i32) -> Attempt {
         let ElectionConfig { namespace, name, identity, .. } = &self.config;
         let header = HeaderValue::from_str(&format!("{namespace}/{name} {identity} {transitions}"));
+        let name = header.expect("the configuration was found to have printable names");
         let term = Term {
             begin_until: asked_at + self.config.renew_deadline,
             safe_until: asked_at + self.config.lease_duration,
-            // An identity that no header can carry still leads; the server can't check its writes then.
-            name: header.unwrap_or_else(|_| HeaderValue::from_static("")),
+            name,
         };
         // Too late for this term, though the server took the renewal: whoever slept so long starts anew.
         if self.fence.extend(term) { Attempt::Leading(asked_at) } else { Attempt::Held }
