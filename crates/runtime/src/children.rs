@@ -114,7 +114,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::fake_objects::FakeObjects;
+    use crate::fake_api::FakeApi;
 
     fn map(name: &str) -> ConfigMap {
         let mut map = ConfigMap::default();
@@ -125,9 +125,9 @@ mod tests {
 
     #[tokio::test]
     async fn those_no_longer_wanted_are_deleted_and_strangers_are_not() {
-        let api = FakeObjects::new();
+        let api = FakeApi::default();
         let at = |name: &str| format!("/api/v1/namespaces/shop/configmaps/{name}");
-        api.put(&at("stranger"), json!({"metadata": {"name": "stranger", "labels": {"app": "shop"}}}));
+        api.put_at(&at("stranger"), json!({"metadata": {"name": "stranger", "labels": {"app": "shop"}}}));
         let mut owner = map("owner");
         (owner.metadata.namespace, owner.metadata.uid) = (Some("shop".to_owned()), Some("u1".to_owned()));
         let children = Children::of(&owner, &api.client(), "tester", "app=shop").unwrap();

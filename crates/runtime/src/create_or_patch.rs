@@ -78,7 +78,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::fake_objects::FakeObjects;
+    use crate::fake_api::FakeApi;
 
     #[test]
     fn a_difference_holds_only_what_changed() {
@@ -95,7 +95,7 @@ mod tests {
 
     #[tokio::test]
     async fn it_is_created_patched_or_left_alone() {
-        let api = FakeObjects::new();
+        let api = FakeApi::default();
         let maps: Api<ConfigMap> = Api::default_namespaced(api.client());
         let set = |value: &'static str| {
             move |map: &mut ConfigMap| drop(map.data.get_or_insert_default().insert("key".into(), value.into()))

@@ -22,6 +22,33 @@ pub async fn pass(time: Duration) {
 
 type Answer = Response<UnsyncBoxBody<Bytes, std::io::Error>>;
 
+/// What happens to a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fault {
+    #[default]
+    None,
+    /// Answered with this code, without effect.
+    Refuse(u16),
+    /// Cut off before it arrives.
+    LoseRequest,
+    /// Carried out, and the answer is lost.
+    LoseAnswer,
+    /// Carried out after a while.
+    Delay(Duration),
+}
+
+/// One request as it came.
+#[derive(Clone, Debug)]
+pub struct Call {
+    pub method: Method,
+    pub path: String,
+    pub media: String,
+    pub fence: Option<String>,
+    pub body: Value,
+}
+
+type Plan = Box<dyn FnMut(&Call) -> Fault + Send>;
+
 /// Clones share one server.
 #[derive(Clone, Default)]
 pub struct FakeApi(Arc<Mutex<Server>>);
@@ -34,7 +61,9 @@ struct Server {
     history: Vec<(u64, String, Value)>,
     watches: Vec<(String, mpsc::UnboundedSender<Bytes>)>,
     faults: VecDeque<(&'static str, u16, &'static str)>,
+    plan: Option<Plan>,
     requests: Vec<String>,
+    calls: Vec<Call>,
     compacted: u64,
     no_streaming: bool,
     no_bookmarks: bool,
@@ -52,15 +81,33 @@ struct Ask {
 impl FakeApi {
     pub fn client(&self) -> Client {
         let api = self.clone();
-        let service = tower::service_fn(move |request: Request<Body>| {
-            let api = api.clone();
-            async move {
-                let (parts, body) = request.into_parts();
-                let body = body.collect().await.map_err(std::io::Error::other)?.to_bytes();
-                Ok::<_, std::io::Error>(api.answer(&parts.method, &parts.uri, &body))
-            }
-        });
+        let service = tower::service_fn(move |request| api.clone().serve(request));
         Client::new(service, "default")
+    }
+
+    /// Asks `plan` about each request from now on.
+    pub fn plan(&self, plan: impl FnMut(&Call) -> Fault + Send + 'static) {
+        self.0.lock().unwrap().plan = Some(Box::new(plan));
+    }
+
+    /// All requests that arrived so far, and forgets them.
+    pub fn take_calls(&self) -> Vec<Call> {
+        std::mem::take(&mut self.0.lock().unwrap().calls)
+    }
+
+    /// Writes the object at a path as some other client.
+    pub fn put_at(&self, path: &str, mut object: Value) {
+        let ask = Ask::read(&path.parse().unwrap());
+        if let Some(namespace) = &ask.namespace {
+            object["metadata"]["namespace"] = json!(namespace);
+        }
+        self.put(&ask.plural, object);
+    }
+
+    /// The object at a path.
+    pub fn object(&self, path: &str) -> Option<Value> {
+        let ask = Ask::read(&path.parse().unwrap());
+        self.get(&ask.plural, &ask.key())
     }
 
     /// Writes an object as some other client; returns its version.
@@ -144,8 +191,34 @@ impl FakeApi {
         server.requests.iter().filter(|request| request.contains(what)).cloned().collect()
     }
 
-    fn answer(&self, method: &Method, uri: &http::Uri, body: &[u8]) -> Answer {
-        let line = format!("{method} {uri}");
+    async fn serve(self, request: Request<Body>) -> Result<Answer, std::io::Error> {
+        let (parts, body) = request.into_parts();
+        let body = body.collect().await.map_err(std::io::Error::other)?.to_bytes();
+        let header = |name: &str| parts.headers.get(name).and_then(|it| it.to_str().ok()).map(str::to_owned);
+        let call = Call {
+            method: parts.method.clone(),
+            path: parts.uri.path().to_owned(),
+            media: header("content-type").unwrap_or_default(),
+            fence: header("setpoint-fence"),
+            body: serde_json::from_slice(&body).unwrap_or(Value::Null),
+        };
+        let fault = self.0.lock().unwrap().plan.as_mut().map_or(Fault::None, |plan| plan(&call));
+        match fault {
+            Fault::Refuse(code) => return Ok(failure(code, "Planned")),
+            Fault::LoseRequest => return Err(std::io::Error::other("the request was lost")),
+            Fault::Delay(time) => tokio::time::sleep(time).await,
+            Fault::None | Fault::LoseAnswer => (),
+        }
+        self.0.lock().unwrap().calls.push(call.clone());
+        let answer = self.answer(&parts.uri, call);
+        if fault == Fault::LoseAnswer {
+            return Err(std::io::Error::other("the answer was lost"));
+        }
+        Ok(answer)
+    }
+
+    fn answer(&self, uri: &http::Uri, call: Call) -> Answer {
+        let line = format!("{} {uri}", call.method);
         {
             let mut server = self.0.lock().unwrap();
             server.requests.push(line.clone());
@@ -155,38 +228,48 @@ impl FakeApi {
             }
         }
         let ask = Ask::read(uri);
-        match *method {
+        match call.method {
             Method::GET if ask.query.contains_key("watch") => self.0.lock().unwrap().watch(&ask),
             Method::GET if ask.name.is_none() => self.0.lock().unwrap().list(&ask),
             Method::GET => found(self.get(&ask.plural, &ask.key())),
-            Method::DELETE => {
-                let known = self.get(&ask.plural, &ask.key());
-                self.delete(&ask.plural, &ask.key());
-                found(known)
-            }
-            Method::POST => {
-                let mut object: Value = serde_json::from_slice(body).unwrap();
-                if let Some(namespace) = &ask.namespace {
-                    object["metadata"]["namespace"] = json!(namespace);
-                }
-                if self.get(&ask.plural, &key_of(&object)).is_some() {
-                    return failure(409, "AlreadyExists");
-                }
-                self.put(&ask.plural, object.clone());
-                found(self.get(&ask.plural, &key_of(&object)))
-            }
-            _ => self.update(&ask, method, serde_json::from_slice(body).unwrap()),
+            Method::DELETE => self.remove(&ask, &call.body),
+            Method::POST => self.create(&ask, call.body),
+            _ => self.update(&ask, call),
         }
     }
 
-    fn update(&self, ask: &Ask, method: &Method, body: Value) -> Answer {
+    fn create(&self, ask: &Ask, mut object: Value) -> Answer {
+        if let Some(namespace) = &ask.namespace {
+            object["metadata"]["namespace"] = json!(namespace);
+        }
+        let key = key_of(&object);
+        if self.get(&ask.plural, &key).is_some() {
+            return failure(409, "AlreadyExists");
+        }
+        self.put(&ask.plural, object);
+        found(self.get(&ask.plural, &key))
+    }
+
+    fn remove(&self, ask: &Ask, options: &Value) -> Answer {
         let Some(known) = self.get(&ask.plural, &ask.key()) else { return failure(404, "NotFound") };
+        let uid = &options["preconditions"]["uid"];
+        if !uid.is_null() && *uid != known["metadata"]["uid"] {
+            return failure(409, "Conflict");
+        }
+        self.delete(&ask.plural, &ask.key());
+        found(Some(known))
+    }
+
+    fn update(&self, ask: &Ask, Call { method, media, body, .. }: Call) -> Answer {
+        let Some(known) = self.get(&ask.plural, &ask.key()) else {
+            return if media.contains("apply-patch") { self.create(ask, body) } else { failure(404, "NotFound") };
+        };
         let wanted = &body["metadata"]["resourceVersion"];
         if !wanted.is_null() && *wanted != known["metadata"]["resourceVersion"] {
             return failure(409, "Conflict");
         }
         let mut object = known.clone();
-        if *method == Method::PATCH {
+        if method == Method::PATCH {
             merge(&mut object, &body);
         } else if ask.status {
             object["status"] = body["status"].clone();
@@ -215,8 +298,9 @@ impl Server {
     fn list(&self, ask: &Ask) -> Answer {
         let from: usize = ask.query.get("continue").map_or(0, |token| token.parse().unwrap());
         let limit = ask.query.get("limit").map_or(usize::MAX, |limit| limit.parse().unwrap());
-        let all: Vec<_> =
-            self.objects.iter().filter(|((plural, _), _)| *plural == ask.plural).map(|(_, object)| object).collect();
+        let is_asked_for = |key: &str| ask.namespace.as_ref().is_none_or(|it| key.starts_with(&format!("{it}/")));
+        let asked = self.objects.iter().filter(|((plural, key), _)| *plural == ask.plural && is_asked_for(key));
+        let all: Vec<_> = asked.map(|(_, object)| object).collect();
         let items: Vec<_> = all.iter().skip(from).take(limit).collect();
         let next = from + items.len();
         let token = if next < all.len() { next.to_string() } else { String::new() };

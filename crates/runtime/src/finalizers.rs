@@ -115,7 +115,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::fake_objects::FakeObjects;
+    use crate::fake_api::FakeApi;
 
     const MAP: &str = "/api/v1/namespaces/default/configmaps/a";
     const OURS: &str = "example.com/bucket";
@@ -127,10 +127,10 @@ mod tests {
     }
 
     async fn check(metadata: Value, expected: Outcome) {
-        let api = FakeObjects::new();
+        let api = FakeApi::default();
         let mut object = json!({"metadata": {"name": "a", "uid": "u"}});
         object["metadata"].as_object_mut().unwrap().extend(metadata.as_object().unwrap().clone());
-        api.put(MAP, object);
+        api.put_at(MAP, object);
         let maps: Api<ConfigMap> = Api::default_namespaced(api.client());
         let (map, mut cleaned) = (maps.get("a").await.unwrap(), false);
         let clean_up = || {
@@ -157,11 +157,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_stale_object_is_a_conflict() {
-        let api = FakeObjects::new();
-        api.put(MAP, json!({"metadata": {"name": "a", "uid": "u"}}));
+        let api = FakeApi::default();
+        api.put_at(MAP, json!({"metadata": {"name": "a", "uid": "u"}}));
         let maps: Api<ConfigMap> = Api::default_namespaced(api.client());
         let stale = maps.get("a").await.unwrap();
-        api.put(MAP, json!({"metadata": {"name": "a", "uid": "u", "finalizers": ["other"]}}));
+        api.put_at(MAP, json!({"metadata": {"name": "a", "uid": "u", "finalizers": ["other"]}}));
         let error = add(&maps, &stale, OURS).await.unwrap_err();
         assert!(crate::retry::is_conflict(&error), "{error}");
         assert_eq!(api.object(MAP).unwrap()["metadata"]["finalizers"], json!(["other"]));

@@ -17,8 +17,6 @@ pub mod events;
 pub mod expectations;
 #[cfg(test)]
 mod fake_api;
-#[cfg(test)]
-mod fake_objects;
 pub mod finalizers;
 mod key;
 pub mod manager;

@@ -83,14 +83,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::fake_objects::{FakeObjects, Fault};
+    use crate::fake_api::{FakeApi, Fault};
 
     const MAP: &str = "/api/v1/namespaces/default/configmaps/a";
 
     /// Refuses the first writes with these codes, and counts all attempts.
     async fn check(codes: &'static [u16], expected_attempts: usize, expected: Result<(), u16>) {
-        let api = FakeObjects::new();
-        api.put(MAP, json!({"metadata": {"name": "a"}}));
+        let api = FakeApi::default();
+        api.put_at(MAP, json!({"metadata": {"name": "a"}}));
         let (mut refuse, mut attempts) = (codes.iter().copied(), 0);
         api.plan(move |call| match call.method == http::Method::PUT {
             true => refuse.next().map_or(Fault::None, Fault::Refuse),

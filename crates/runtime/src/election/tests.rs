@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{ElectionConfig, Elector, Ended, Fence, Refused};
 use crate::clock::{Chance, Clock};
-use crate::fake_objects::{FakeObjects, Fault};
+use crate::fake_api::{FakeApi, Fault};
 use crate::metrics::Metrics;
 
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/managers";
@@ -35,7 +35,7 @@ struct Node {
 }
 
 impl Node {
-    fn start(api: &FakeObjects, name: &str) -> Node {
+    fn start(api: &FakeApi, name: &str) -> Node {
         let config = ElectionConfig::new("kube-system", "managers", name);
         let elector = Elector::new(config, api.client(), clock(), Chance::seeded(7).fork(name)).unwrap();
         let fence = elector.fence().clone();
@@ -68,14 +68,14 @@ async fn write_on(client: kube::Client, name: String) {
     }
 }
 
-fn api() -> FakeObjects {
-    let api = FakeObjects::new();
-    api.put(MAP, json!({"metadata": {"name": "owned", "namespace": "default"}}));
+fn api() -> FakeApi {
+    let api = FakeApi::default();
+    api.put_at(MAP, json!({"metadata": {"name": "owned", "namespace": "default"}}));
     api
 }
 
 /// Who wrote, in order and without repetitions, each with the term it wrote in.
-fn writers(api: &FakeObjects) -> Vec<(String, String)> {
+fn writers(api: &FakeApi) -> Vec<(String, String)> {
     let writes = api.take_calls().into_iter().filter(|call| call.path == MAP && call.method == Method::PATCH);
     let mut writers: Vec<(String, String)> =
         writes.map(|call| (call.body["data"]["writer"].as_str().unwrap().to_owned(), call.fence.unwrap())).collect();
@@ -83,7 +83,7 @@ fn writers(api: &FakeObjects) -> Vec<(String, String)> {
     writers
 }
 
-fn spec(api: &FakeObjects) -> Value {
+fn spec(api: &FakeApi) -> Value {
     api.object(LEASE).unwrap()["spec"].clone()
 }
 
@@ -253,7 +253,7 @@ async fn what_elections_do_not_use_stays_in_the_lease() {
     let spec_before =
         json!({"holderIdentity": "gone", "leaseDurationSeconds": 1, "strategy": "OldestEmulationVersion"});
     let metadata = json!({"name": "managers", "namespace": "kube-system", "labels": {"a": "b"}});
-    api.put(LEASE, json!({"metadata": metadata, "spec": spec_before}));
+    api.put_at(LEASE, json!({"metadata": metadata, "spec": spec_before}));
     let node = Node::start(&api, "one");
     sleep(Duration::from_secs(10)).await;
     assert!(node.fence.is_open());

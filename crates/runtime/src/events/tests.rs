@@ -8,17 +8,17 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::*;
-use crate::fake_objects::{Call, FakeObjects, Fault};
+use crate::fake_api::{Call, FakeApi, Fault};
 
 struct Bench {
-    api: FakeObjects,
+    api: FakeApi,
     recorder: Recorder,
     lifecycle: Lifecycle,
     running: JoinHandle<Result<(), RunError>>,
 }
 
 fn start() -> Bench {
-    let (api, lifecycle) = (FakeObjects::new(), Lifecycle::new());
+    let (api, lifecycle) = (FakeApi::default(), Lifecycle::new());
     let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
     let (recorder, writer) = recorder("thermostat", "thermostat-0", api.client(), clock, Chance::seeded(1));
     let running = tokio::spawn(Box::new(writer).run(lifecycle.clone()));

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::fake_objects::{FakeObjects, Fault};
+use crate::fake_api::{FakeApi, Fault};
 
 /// What happened, in order.
 #[derive(Clone, Default)]
@@ -65,7 +65,7 @@ impl Runnable for Part {
     }
 }
 
-fn manager(api: &FakeObjects, options: ManagerOptions, seed: u64) -> Manager {
+fn manager(api: &FakeApi, options: ManagerOptions, seed: u64) -> Manager {
     let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
     Manager::new(api.client(), clock, Chance::seeded(seed), options).unwrap()
 }
@@ -78,7 +78,7 @@ fn start(manager: &Manager) -> (CancellationToken, JoinHandle<Result<(), Manager
 
 #[tokio::test(start_paused = true)]
 async fn parts_start_when_what_they_need_is_ready_and_end_before_it() {
-    let (log, manager) = (Log::default(), manager(&FakeObjects::new(), ManagerOptions::default(), 1));
+    let (log, manager) = (Log::default(), manager(&FakeApi::default(), ManagerOptions::default(), 1));
     manager.add(part("a", &log)).unwrap();
     manager.add_after(&["a"], part("b", &log)).unwrap();
     let (stop, running) = start(&manager);
@@ -97,7 +97,7 @@ async fn parts_start_when_what_they_need_is_ready_and_end_before_it() {
 #[tokio::test(start_paused = true)]
 async fn draining_has_a_limit_and_what_ignores_even_stop_is_aborted() {
     let options = ManagerOptions { drain_limit: Duration::from_secs(3), ..ManagerOptions::default() };
-    let (log, manager) = (Log::default(), manager(&FakeObjects::new(), options, 1));
+    let (log, manager) = (Log::default(), manager(&FakeApi::default(), options, 1));
     manager.add(Part { drains_for: Duration::from_secs(3600), ..part("slow", &log) }).unwrap();
     manager.add(Part { ready_after: Duration::from_secs(3600), ..part("deaf", &log) }).unwrap();
     let (stop, running) = start(&manager);
@@ -111,7 +111,7 @@ async fn draining_has_a_limit_and_what_ignores_even_stop_is_aborted() {
 
 #[tokio::test(start_paused = true)]
 async fn a_part_that_fails_ends_all_in_order() {
-    let (log, manager) = (Log::default(), manager(&FakeObjects::new(), ManagerOptions::default(), 1));
+    let (log, manager) = (Log::default(), manager(&FakeApi::default(), ManagerOptions::default(), 1));
     manager.add(part("a", &log)).unwrap();
     manager.add_after(&["a"], Part { fails: true, ..part("b", &log) }).unwrap();
     let (_stop, running) = start(&manager);
@@ -122,7 +122,7 @@ async fn a_part_that_fails_ends_all_in_order() {
 
 #[tokio::test(start_paused = true)]
 async fn parts_come_and_go_while_it_runs() {
-    let (log, manager) = (Log::default(), manager(&FakeObjects::new(), ManagerOptions::default(), 1));
+    let (log, manager) = (Log::default(), manager(&FakeApi::default(), ManagerOptions::default(), 1));
     let (stop, running) = start(&manager);
     manager.add(part("a", &log)).unwrap();
     manager.add_after(&["a"], part("b", &log)).unwrap();
@@ -149,7 +149,7 @@ fn elected(name: &str) -> ManagerOptions {
 
 #[tokio::test(start_paused = true)]
 async fn of_two_managers_one_works_and_the_other_takes_over_when_it_leaves() {
-    let (api, log) = (FakeObjects::new(), Log::default());
+    let (api, log) = (FakeApi::default(), Log::default());
     let (one, two) = (manager(&api, elected("one"), 1), manager(&api, elected("two"), 2));
     one.add(part("one's", &log)).unwrap();
     two.add(part("two's", &log)).unwrap();
@@ -169,7 +169,7 @@ async fn of_two_managers_one_works_and_the_other_takes_over_when_it_leaves() {
 
 #[tokio::test(start_paused = true)]
 async fn who_loses_the_lease_stops_at_once() {
-    let (api, log) = (FakeObjects::new(), Log::default());
+    let (api, log) = (FakeApi::default(), Log::default());
     let one = manager(&api, elected("one"), 1);
     one.add(part("one's", &log)).unwrap();
     let (_stop, running) = start(&one);

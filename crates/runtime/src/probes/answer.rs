@@ -128,13 +128,13 @@ mod tests {
 
     use super::*;
     use crate::clock::{Chance, Clock};
-    use crate::fake_objects::FakeObjects;
+    use crate::fake_api::FakeApi;
     use crate::manager::{Manager, ManagerOptions};
     use crate::probes::Profiles;
 
     fn site(profiles: Profiles) -> Site {
         let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
-        let client = FakeObjects::new().client();
+        let client = FakeApi::default().client();
         let manager = Manager::new(client, clock, Chance::seeded(1), ManagerOptions::default()).unwrap();
         manager.health().add("disk", || Ok(()));
         Site { manager, profiles }
