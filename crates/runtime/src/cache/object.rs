@@ -1,9 +1,10 @@
 //! What a cache must know of an object, and the small form of metadata for types that keep only what they read.
 
 use kube::Resource;
-use serde::de::{DeserializeOwned, MapAccess, Visitor};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 
+use super::packed::{Packed, Pairs, Text};
 use crate::Key;
 
 /// An object that a cache can hold: every API type, metadata alone, or a view with the few fields that a controller reads.
@@ -142,23 +143,21 @@ pub struct LeanMeta {
     /// Labels.
     pub labels: Pairs,
     /// The owner that controls it.
-    pub controller: Option<Box<LeanOwner>>,
+    pub controller: Option<LeanOwner>,
 }
 
-/// The owner that controls an object.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct LeanOwner {
-    /// Its API version, with the group.
-    pub api_version: Box<str>,
-    /// Its kind.
-    pub kind: Box<str>,
-    /// Its name.
-    pub name: Box<str>,
-    /// Its identity.
-    pub uid: Box<str>,
-    #[serde(default)]
-    controller: bool,
+/// The owner that controls an object, in one allocation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeanOwner(Packed);
+
+impl LeanOwner {
+    /// What it says.
+    #[must_use]
+    pub fn owner(&self) -> Owner<'_> {
+        let mut texts = self.0.iter();
+        let mut next = || texts.next().unwrap_or_default();
+        Owner { api_version: next(), kind: next(), name: next(), uid: next() }
+    }
 }
 
 impl LeanMeta {
@@ -173,24 +172,24 @@ impl<'de> Deserialize<'de> for LeanMeta {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let wire = WireMeta::deserialize(deserializer)?;
         Ok(Self {
-            key: Key::new(wire.namespace.as_deref(), &wire.name),
+            key: Key::new(wire.namespace.as_ref().map(|text| &*text.0), &wire.name.0),
             uid: wire.uid,
             resource_version: wire.resource_version,
             generation: wire.generation,
             deleting: wire.deletion_timestamp.is_some(),
             labels: wire.labels,
-            controller: wire.owner_references.into_iter().find(|owner| owner.controller).map(Box::new),
+            controller: wire.owner_references.0,
         })
     }
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct WireMeta {
-    #[serde(default)]
-    name: Box<str>,
-    #[serde(default)]
-    namespace: Option<Box<str>>,
+struct WireMeta<'a> {
+    #[serde(default = "nothing", borrow)]
+    name: Text<'a>,
+    #[serde(default, borrow)]
+    namespace: Option<Text<'a>>,
     #[serde(default)]
     uid: Box<str>,
     #[serde(default)]
@@ -202,59 +201,39 @@ struct WireMeta {
     #[serde(default)]
     labels: Pairs,
     #[serde(default)]
-    owner_references: Vec<LeanOwner>,
+    owner_references: Controller,
 }
 
-/// Names with values, such as labels: one slice, sorted by name.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Pairs(Box<[(Box<str>, Box<str>)]>);
-
-impl Pairs {
-    /// The value of a name.
-    #[must_use]
-    pub fn get(&self, name: &str) -> Option<&str> {
-        let position = self.0.binary_search_by(|(known, _)| (**known).cmp(name)).ok()?;
-        Some(&self.0[position].1)
-    }
-
-    /// All of them, in the order of their names.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(name, value)| (&**name, &**value))
-    }
-
-    /// Keeps those names that somebody reads.
-    #[must_use]
-    pub fn only(self, is_read: impl Fn(&str) -> bool) -> Self {
-        Self(self.0.into_iter().filter(|(name, _)| is_read(name)).collect())
-    }
+fn nothing<'a>() -> Text<'a> {
+    Text("".into())
 }
 
-impl setpoint_api::labels::Labels for Pairs {
-    fn get(&self, key: &str) -> Option<&str> {
-        Pairs::get(self, key)
-    }
+/// That one of the owners that controls.
+#[derive(Default)]
+struct Controller(Option<LeanOwner>);
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireOwner<'a> {
+    #[serde(borrow)]
+    api_version: Text<'a>,
+    #[serde(borrow)]
+    kind: Text<'a>,
+    #[serde(borrow)]
+    name: Text<'a>,
+    #[serde(borrow)]
+    uid: Text<'a>,
+    #[serde(default)]
+    controller: bool,
 }
 
-impl<'de> Deserialize<'de> for Pairs {
+impl<'de> Deserialize<'de> for Controller {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Sorted;
-        impl<'de> Visitor<'de> for Sorted {
-            type Value = Pairs;
-
-            fn expecting(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                out.write_str("a map of strings")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Pairs, A::Error> {
-                let mut pairs = Vec::with_capacity(map.size_hint().unwrap_or(0).min(64));
-                while let Some(pair) = map.next_entry()? {
-                    pairs.push(pair);
-                }
-                pairs.sort_unstable();
-                Ok(Pairs(pairs.into_boxed_slice()))
-            }
-        }
-        deserializer.deserialize_map(Sorted)
+        let owners: Vec<WireOwner<'de>> = Vec::deserialize(deserializer)?;
+        let controller = owners.iter().find(|owner| owner.controller);
+        Ok(Self(controller.map(|WireOwner { api_version, kind, name, uid, .. }| {
+            LeanOwner(Packed::of([api_version, kind, name, uid].into_iter().map(|text| &*text.0)))
+        })))
     }
 }
 
@@ -286,12 +265,7 @@ macro_rules! lean_view {
             }
 
             fn controller(&self) -> Option<$crate::cache::Owner<'_>> {
-                self.metadata.controller.as_ref().map(|owner| $crate::cache::Owner {
-                    api_version: &owner.api_version,
-                    kind: &owner.kind,
-                    name: &owner.name,
-                    uid: &owner.uid,
-                })
+                self.metadata.controller.as_ref().map(|owner| owner.owner())
             }
 
             fn same_labels(&self, other: &Self) -> bool {

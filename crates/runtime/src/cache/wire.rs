@@ -1,5 +1,8 @@
 //! Requests for lists and watches, and the decoding of their answers.
 
+use std::fmt;
+use std::marker::PhantomData;
+
 use bytes::{Buf, Bytes, BytesMut};
 use futures_util::{Stream, StreamExt};
 use http::{Request, header};
@@ -7,7 +10,8 @@ use http_body_util::{BodyExt, BodyStream, Limited};
 use kube::client::Body;
 use kube::core::Status;
 use kube::{Client, Resource};
-use serde::Deserialize;
+use serde::de::{Error as _, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::Cached;
@@ -230,7 +234,41 @@ struct WireBookmarkMeta {
     annotations: std::collections::BTreeMap<String, String>,
 }
 
+/// An event whose object is read on the way: the type has come before it, and says that it is one.
+struct Quick<K>(Line<K>);
+
+impl<'de, K: Cached> Deserialize<'de> for Quick<K> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct InOrder<K>(PhantomData<K>);
+        impl<'de, K: Cached> Visitor<'de> for InOrder<K> {
+            type Value = Quick<K>;
+
+            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                out.write_str("an event")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Quick<K>, A::Error> {
+                let other = || A::Error::custom("not an event in the usual order");
+                let r#type = match map.next_key::<&str>()? {
+                    Some("type") => map.next_value::<&str>()?,
+                    _ => return Err(other()),
+                };
+                match (r#type, map.next_key::<&str>()?) {
+                    ("ADDED" | "MODIFIED", Some("object")) => Ok(Quick(Line::Changed(map.next_value()?))),
+                    ("DELETED", Some("object")) => Ok(Quick(Line::Deleted(map.next_value()?))),
+                    _ => Err(other()),
+                }
+            }
+        }
+        deserializer.deserialize_map(InOrder(PhantomData))
+    }
+}
+
 fn decode_line<K: Cached>(line: &[u8], kind: &str) -> Result<Line<K>, kube::Error> {
+    // Servers write the type first; then the object needn't be passed over once to be found, and again to be read.
+    if let Ok(Quick(line)) = serde_json::from_slice(line) {
+        return Ok(line);
+    }
     let event: WireEvent<'_> = serde_json::from_slice(line).map_err(kube::Error::SerdeError)?;
     let changed = |to: fn(Measured<K>) -> Line<K>| match decode(event.object, kind) {
         Some(object) => to(object),
