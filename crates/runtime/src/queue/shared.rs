@@ -76,6 +76,10 @@ impl<K: Clone + Eq + Hash> Shared<K> {
 
     /// A worker no longer waits; if it had been woken, another one is.
     pub fn abandon(&self, place: &mut Place) {
+        // Whoever got a key at once never slept, and needs no second look at the lock.
+        if place.id.is_none() {
+            return;
+        }
         let mut inner = self.lock();
         inner.leave(place);
         let wakers = inner.settle();
