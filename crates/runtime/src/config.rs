@@ -11,7 +11,7 @@ mod table;
 use std::collections::BTreeMap;
 use std::fmt;
 
-pub use settings::{CacheSettings, QueueSettings, ReconcileSettings, Settings};
+pub use settings::{CacheSettings, ElectionSettings, QueueSettings, ReconcileSettings, Settings};
 pub use sources::{FILE_BYTES_MAX, Sources};
 
 /// Settings for all controllers, and for some of them.
@@ -34,6 +34,7 @@ pub use sources::{FILE_BYTES_MAX, Sources};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Config {
     all: Settings,
+    election: ElectionSettings,
     controllers: BTreeMap<String, Settings>,
 }
 
@@ -44,7 +45,10 @@ impl Config {
         let mut config = Config::default();
         let (own, common): (Vec<_>, Vec<_>) = assignments.into_iter().partition(|it| it.controller.is_some());
         for assignment in common {
-            assignment.apply(&mut config.all, &mut errors);
+            match assignment.is_election() {
+                true => assignment.apply_election(&mut config.election, &mut errors),
+                false => assignment.apply(&mut config.all, &mut errors),
+            }
         }
         for assignment in own {
             let name = assignment.controller.clone().unwrap_or_default();
@@ -52,6 +56,7 @@ impl Config {
             assignment.apply(settings, &mut errors);
         }
         config.all.check("", &mut errors);
+        config.election.check(&mut errors);
         for (name, settings) in &config.controllers {
             settings.check(&format!("controllers.{name}."), &mut errors);
         }
@@ -61,6 +66,16 @@ impl Config {
     /// The settings of the controller with this name.
     pub fn of(&self, controller: &str) -> &Settings {
         self.controllers.get(controller).unwrap_or(&self.all)
+    }
+
+    /// The settings of all controllers that have none of their own; those of shared caches too.
+    pub fn all(&self) -> &Settings {
+        &self.all
+    }
+
+    /// How the processes of the program choose a leader.
+    pub fn election(&self) -> &ElectionSettings {
+        &self.election
     }
 
     /// The controllers that have settings of their own: names that no controller has are worth a warning.

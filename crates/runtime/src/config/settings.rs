@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::Key;
 use crate::cache::{InformerOptions, Target};
 use crate::controller::ControllerOptions;
+use crate::election::ElectionConfig;
 use crate::queue::QueueOptions;
 use crate::queue::limiter::{Bucket, Exponential, MaxOf};
 
@@ -62,6 +63,67 @@ pub struct CacheSettings {
     pub streaming_lists: bool,
 }
 
+/// How the processes of a program choose the one that acts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ElectionSettings {
+    /// `leaderElection.enabled`: whether they choose at all.
+    pub enabled: bool,
+    /// `leaderElection.namespace`: where the Lease is.
+    pub namespace: Option<String>,
+    /// `leaderElection.name`: what it is called.
+    pub name: Option<String>,
+    /// `leaderElection.identity`: who this process is.
+    pub identity: Option<String>,
+    /// `leaderElection.leaseDuration`: how long others wait for a leader that is silent.
+    pub lease_duration: Duration,
+    /// `leaderElection.renewDeadline`: how long the leader goes on without a renewal.
+    pub renew_deadline: Duration,
+    /// `leaderElection.retryPeriod`: how long to wait between attempts.
+    pub retry_period: Duration,
+    /// `leaderElection.releaseOnExit`: whether to give the lease back at the end.
+    pub release_on_exit: bool,
+}
+
+impl Default for ElectionSettings {
+    fn default() -> Self {
+        let usual = ElectionConfig::new("", "", "");
+        ElectionSettings {
+            enabled: true,
+            namespace: None,
+            name: None,
+            identity: None,
+            lease_duration: usual.lease_duration,
+            renew_deadline: usual.renew_deadline,
+            retry_period: usual.retry_period,
+            release_on_exit: usual.release_on_exit,
+        }
+    }
+}
+
+impl ElectionSettings {
+    /// The election with these settings; namespace, name and identity are those of `program` unless they are set. None if
+    /// there is to be none.
+    pub fn election(&self, program: ElectionConfig) -> Option<ElectionConfig> {
+        let set = |setting: &Option<String>, own: String| setting.clone().unwrap_or(own);
+        self.enabled.then(|| ElectionConfig {
+            namespace: set(&self.namespace, program.namespace),
+            name: set(&self.name, program.name),
+            identity: set(&self.identity, program.identity),
+            lease_duration: self.lease_duration,
+            renew_deadline: self.renew_deadline,
+            retry_period: self.retry_period,
+            release_on_exit: self.release_on_exit,
+        })
+    }
+
+    /// What fits each key alone, but not together.
+    pub(super) fn check(&self, errors: &mut Vec<String>) {
+        let any = ElectionConfig::new("any", "any", "any");
+        let wrong = self.election(any).and_then(|election| election.validate().err());
+        errors.extend(wrong.map(|wrong| wrong.to_string()));
+    }
+}
+
 /// The bounds of `workers` and `reconcile.maxConcurrent`: more than this many tasks only wait for each other.
 pub(super) const WORKERS_MAX: usize = 10_000;
 
@@ -104,6 +166,7 @@ impl Settings {
             workers: self.workers.min(self.reconcile.max_concurrent),
             reconcile_timeout: self.reconcile.timeout,
             max_retries: self.queue.max_retries,
+            resync_period: self.reconcile.resync_period,
             queue: QueueOptions { limiter: Box::new(limiter), ..QueueOptions::default() },
             ..ControllerOptions::default()
         }

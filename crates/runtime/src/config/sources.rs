@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::settings::Settings;
-use super::table::TABLE;
+use super::settings::{ElectionSettings, Settings};
+use super::table::{ELECTION, TABLE};
 
 /// Largest configuration file: far more than there are settings.
 pub const FILE_BYTES_MAX: usize = 1024 * 1024;
@@ -88,11 +88,11 @@ impl Sources {
                 Some(rest) => rest.strip_suffix(&variable_of(key)).and_then(|rest| rest.strip_suffix('_')),
                 None => (variable == variable_of(key)).then_some(""),
             };
-            let hit = TABLE.iter().find_map(|(key, _)| ends_with(key).map(|name| (key, name)));
+            let hit = keys().find_map(|key| ends_with(key).map(|name| (key, name)));
             let Some((key, controller_name)) = hit else { continue };
             found.push(Assignment {
                 controller: controller.map(|_| controller_name.to_ascii_lowercase().replace('_', "-")),
-                key: (*key).to_owned(),
+                key: key.to_owned(),
                 value: Value::from(text.as_str()),
                 source: name.clone(),
             });
@@ -116,11 +116,33 @@ impl Assignment {
             None => self.key.clone(),
         };
         let read = TABLE.iter().find(|(key, _)| *key == self.key).map(|(_, read)| read);
-        let outcome = read.map_or_else(|| Err("unknown setting".to_owned()), |read| read(settings, &self.value));
+        let outcome = match read {
+            Some(read) => read(settings, &self.value),
+            None if self.is_election() => Err("is for the whole program, not for one controller".to_owned()),
+            None => Err("unknown setting".to_owned()),
+        };
         if let Err(why) = outcome {
             errors.push(format!("{name}: {why} (from {})", self.source));
         }
     }
+
+    /// Whether it is about the program and not about its controllers.
+    pub(super) fn is_election(&self) -> bool {
+        ELECTION.iter().any(|(key, _)| *key == self.key)
+    }
+
+    pub(super) fn apply_election(self, settings: &mut ElectionSettings, errors: &mut Vec<String>) {
+        for (key, read) in ELECTION.iter().filter(|(key, _)| *key == self.key) {
+            if let Err(why) = read(settings, &self.value) {
+                errors.push(format!("{key}: {why} (from {})", self.source));
+            }
+        }
+    }
+}
+
+/// Every key there is.
+pub(super) fn keys() -> impl Iterator<Item = &'static str> {
+    TABLE.iter().map(|(key, _)| *key).chain(ELECTION.iter().map(|(key, _)| *key))
 }
 
 /// Names of controllers have no dots, so the third part and what follows is the key.
@@ -137,13 +159,13 @@ fn flatten(key: String, value: Value, found: &mut Vec<Assignment>) {
                 flatten(format!("{key}.{name}"), value, found);
             }
         }
-        Value::Null if !TABLE.iter().any(|(known, _)| key.ends_with(known)) => (), // `queue:` with nothing below it
+        Value::Null if !keys().any(|known| key.ends_with(known)) => (), // `queue:` with nothing below it
         value => found.push(assignment(&key, value, "the file")),
     }
 }
 
 /// `queue.maxRetries` is `QUEUE_MAX_RETRIES`.
-fn variable_of(key: &str) -> String {
+pub(super) fn variable_of(key: &str) -> String {
     let mut variable = String::new();
     for letter in key.chars() {
         match letter {

@@ -7,12 +7,13 @@ use setpoint_api::fields;
 use setpoint_api::labels::Selector;
 use setpoint_api::time::parse_duration;
 
-use super::settings::{Settings, WORKERS_MAX};
+use super::settings::{ElectionSettings, Settings, WORKERS_MAX};
 
 /// Reads a value into its place, or says what it must be.
-type Read = fn(&mut Settings, &Value) -> Result<(), String>;
+type Read<T> = fn(&mut T, &Value) -> Result<(), String>;
 
-pub(super) const TABLE: [(&str, Read); 14] = [
+/// What every controller can have of its own.
+pub(super) const TABLE: [(&str, Read<Settings>); 14] = [
     ("workers", |to, value| set(&mut to.workers, workers(value))),
     ("queue.maxRetries", |to, value| set(&mut to.queue.max_retries, or_none(value, |it| whole(it, 0, u32::MAX)))),
     ("queue.baseDelay", |to, value| set(&mut to.queue.base_delay, span(value))),
@@ -29,6 +30,18 @@ pub(super) const TABLE: [(&str, Read); 14] = [
     ("cache.streamingLists", |to, value| set(&mut to.cache.streaming_lists, truth(value))),
 ];
 
+/// What a whole program has once.
+pub(super) const ELECTION: [(&str, Read<ElectionSettings>); 8] = [
+    ("leaderElection.enabled", |to, value| set(&mut to.enabled, truth(value))),
+    ("leaderElection.namespace", |to, value| set(&mut to.namespace, or_none(value, word))),
+    ("leaderElection.name", |to, value| set(&mut to.name, or_none(value, word))),
+    ("leaderElection.identity", |to, value| set(&mut to.identity, or_none(value, word))),
+    ("leaderElection.leaseDuration", |to, value| set(&mut to.lease_duration, span(value))),
+    ("leaderElection.renewDeadline", |to, value| set(&mut to.renew_deadline, span(value))),
+    ("leaderElection.retryPeriod", |to, value| set(&mut to.retry_period, span(value))),
+    ("leaderElection.releaseOnExit", |to, value| set(&mut to.release_on_exit, truth(value))),
+];
+
 fn set<T>(place: &mut T, value: Result<T, String>) -> Result<(), String> {
     *place = value?;
     Ok(())
@@ -42,6 +55,10 @@ fn text(value: &Value) -> String {
 /// An empty value means none.
 fn or_none<T>(value: &Value, read: impl FnOnce(&Value) -> Result<T, String>) -> Result<Option<T>, String> {
     if value.is_null() || value.as_str() == Some("") { Ok(None) } else { read(value).map(Some) }
+}
+
+fn word(value: &Value) -> Result<String, String> {
+    value.as_str().map(str::to_owned).ok_or_else(|| "must be text".to_owned())
 }
 
 fn whole(value: &Value, least: u32, most: u32) -> Result<u32, String> {

@@ -78,3 +78,76 @@ fn settings_become_options() {
     assert_eq!((options.workers, options.max_retries), (3, Some(2)));
     assert_eq!(config.of("web").informer_options::<()>().page_size, 7);
 }
+
+#[test]
+fn every_key_becomes_an_option() {
+    let file = "
+workers: 3
+queue: {maxRetries: 4, baseDelay: 1s, maxDelay: 2s, qps: 7, burst: 9}
+reconcile: {timeout: 5s, resyncPeriod: 6m, maxConcurrent: 2}
+cache: {labelSelector: a=b, fieldSelector: metadata.name=c, pageSize: 11, listTimeout: 12s, streamingLists: false}
+";
+    let config = Config::load(&Sources::new().file(file)).unwrap();
+    let mut options = config.all().controller_options();
+    assert_eq!((options.workers, options.max_retries), (2, Some(4)));
+    assert_eq!(options.reconcile_timeout, Duration::from_secs(5));
+    assert_eq!(options.resync_period, Some(Duration::from_secs(360)));
+    let now = tokio::time::Instant::now();
+    let (key, other) = (crate::Key::cluster("a"), crate::Key::cluster("b"));
+    assert_eq!(options.queue.limiter.delay(&key, now), Duration::from_secs(1));
+    assert_eq!(options.queue.limiter.delay(&key, now + Duration::from_secs(1)), Duration::from_secs(2));
+    // Of nine retries at once two are gone; those beyond wait a seventh of a second each.
+    let waits = (0..70).map(|_| options.queue.limiter.delay(&other, now + Duration::from_secs(1)));
+    assert!(waits.last().unwrap() > Duration::from_secs(8));
+    let cache = config.all().informer_options::<()>();
+    assert_eq!((cache.page_size, cache.list_timeout, cache.streaming_lists), (11, Duration::from_secs(12), false));
+    let target = crate::cache::Target::of::<k8s_openapi::api::core::v1::Pod>(&(), None);
+    let target = config.all().target(target);
+    assert_eq!(
+        (target.label_selector.as_deref(), target.field_selector.as_deref()),
+        (Some("a=b"), Some("metadata.name=c"))
+    );
+}
+
+#[test]
+fn an_election_is_set_for_the_whole_program() {
+    let own = || crate::election::ElectionConfig::new("default", "shop", "pod-1");
+    let file = "leaderElection: {leaseDuration: 60s, renewDeadline: 40s, releaseOnExit: false, identity: me}";
+    let variables =
+        environment(&[("SHOP_LEADER_ELECTION_RETRY_PERIOD", "5s"), ("SHOP_LEADER_ELECTION_NAME", "managers")]);
+    let flags = ["--leaderElection.namespace=shop".to_owned()];
+    let sources = Sources::new().file(file).environment("SHOP", variables).flags(flags);
+    let election = Config::load(&sources).unwrap().election().election(own()).unwrap();
+    let expected = crate::election::ElectionConfig {
+        lease_duration: Duration::from_secs(60),
+        renew_deadline: Duration::from_secs(40),
+        retry_period: Duration::from_secs(5),
+        release_on_exit: false,
+        ..crate::election::ElectionConfig::new("shop", "managers", "me")
+    };
+    assert_eq!(election, expected);
+    assert_eq!(Config::default().election().election(own()), Some(own()));
+    let off = Config::load(&Sources::new().flags(["--leaderElection.enabled=false".to_owned()])).unwrap();
+    assert_eq!(off.election().election(own()), None);
+    check_error(
+        Sources::new().file("leaderElection: {renewDeadline: 20s}"),
+        "leaderElection.leaseDuration: must be greater than renewDeadline",
+    );
+    check_error(
+        Sources::new().flags(["--leaderElection.retryPeriod=soon".to_owned()]),
+        "leaderElection.retryPeriod: must be a duration greater than zero, such as 30s or 5m (from --leaderElection.retryPeriod)",
+    );
+    check_error(
+        Sources::new().file("controllers: {web: {leaderElection: {enabled: false}}}"),
+        "controllers.web.leaderElection.enabled: is for the whole program, not for one controller (from the file)",
+    );
+}
+
+#[test]
+fn every_key_is_documented_with_its_variable() {
+    let page = include_str!("../../../../docs/configuration.md");
+    for key in sources::keys() {
+        let row = format!("| `{key}` | `{}` |", sources::variable_of(key));
+        assert!(page.contains(&row), "docs/configuration.md has no row {row}");
+    }
+}

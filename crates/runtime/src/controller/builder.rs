@@ -48,6 +48,8 @@ pub struct ControllerOptions {
     pub reconcile_timeout: Duration,
     /// After so many failures in a row a key is given up until something changes; `None` for never.
     pub max_retries: Option<u32>,
+    /// How often all keys run without a reason, unless [`Builder::resync`] says otherwise; `None` for never.
+    pub resync_period: Option<Duration>,
     /// Whether a run waits until the caches have seen what earlier runs of the key wrote.
     pub read_own_writes: bool,
     /// How the queue behaves.
@@ -62,6 +64,7 @@ impl Default for ControllerOptions {
             workers: 1,
             reconcile_timeout: Duration::from_secs(120),
             max_retries: None,
+            resync_period: None,
             read_own_writes: true,
             queue: QueueOptions::default(),
             traces: Traces::default(),
@@ -176,7 +179,7 @@ impl<K: Cached> Builder<K> {
             informer: self.primary,
             mapper: Arc::new(|object: &K| vec![object.key()]),
             predicate: self.predicate,
-            resync: self.resync,
+            resync: self.resync.or(self.options.resync_period),
         });
         let sources: Arc<[_]> = std::iter::once(primary).chain(self.others).collect();
         let workers = self.options.workers.max(1);
