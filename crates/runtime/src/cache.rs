@@ -26,6 +26,7 @@ mod tests;
 pub use event::Event;
 pub use feed::{Feed, Sink};
 pub use informer::{Handler, Informer, InformerOptions, Progress, Registration, Transform};
+pub(crate) use informers::CacheFigures;
 pub use informers::Informers;
 pub use lister::Lister;
 pub use object::{Cached, LeanMeta, LeanOwner, Owner};

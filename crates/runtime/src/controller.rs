@@ -29,5 +29,5 @@ pub use hot_loop::{HOT_RUNS, HotLoop};
 pub use phases::{Next, Phases};
 pub use predicate::Predicate;
 pub use recorder::{Access, Verb};
-pub use stats::ControllerStats;
+pub use stats::{ControllerStats, RUN_BOUNDS, RunTimes};
 pub use trace::{Outcome, Trace, Traces};

@@ -101,6 +101,7 @@ impl Manager {
         let fence = elector.as_ref().map(|elector| elector.fence().clone());
         let fenced = fence.as_ref().map_or_else(|| client.clone(), |fence| fence.client(&client));
         let informers = Informers::new(client, &chance);
+        metrics.caches(informers.clone());
         let manager = Manager(Arc::new(Shared {
             leading: watch::Sender::new(elector.is_none()),
             elector: Mutex::new(elector),

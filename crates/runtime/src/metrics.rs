@@ -4,6 +4,7 @@
 //! Every label is bounded: names of controllers, queues and leases are those that the program gives, methods and codes are HTTP's,
 //! and there is one series per pair of them.
 
+mod cache;
 mod controller;
 mod leader;
 mod queue;
@@ -15,6 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use setpoint_api::metrics::{Exposition, Family};
 
+use crate::cache::Informers;
 use crate::controller::ControllerStats;
 use crate::queue::QueueStats;
 pub use leader::LeaderMetrics;
@@ -58,6 +60,7 @@ struct Registry {
     sources: Mutex<Vec<(String, Read)>>,
     /// Apart from the rest: clients hold it, and what is read above holds clients.
     rest: Arc<RestFigures>,
+    caches: Mutex<Option<Informers>>,
     collectors: Mutex<Vec<Arc<dyn Collect>>>,
 }
 
@@ -86,6 +89,11 @@ impl Metrics {
         LeaderMetrics(self.0.leaders.get(&name.to_owned()))
     }
 
+    /// Shows the figures of shared caches, in place of those before.
+    pub fn caches(&self, informers: Informers) {
+        *self.0.caches.lock().unwrap_or_else(PoisonError::into_inner) = Some(informers);
+    }
+
     /// A client whose requests are counted.
     pub fn client(&self, inner: &kube::Client) -> kube::Client {
         rest::counted(inner, Arc::clone(&self.0.rest))
@@ -109,6 +117,10 @@ impl Metrics {
         queue::write(&queues, &mut out);
         leader::write(&self.0.leaders.all(), &mut out);
         self.0.rest.write(&mut out);
+        let caches = self.0.caches.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(caches) = caches {
+            cache::write(&caches, &mut out);
+        }
         let collectors = self.0.collectors.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for collector in collectors {
             collector.collect(&mut out);
@@ -163,6 +175,8 @@ mod tests {
         check(&text, &format!("controller_runtime_max_concurrent_reconciles{{{label}}} 4"));
         check(&text, &format!("controller_runtime_active_workers{{{label}}} 1"));
         check(&text, &format!("controller_reconcile_time_seconds_count{{{label}}} 0"));
+        check(&text, &format!("controller_runtime_reconcile_time_seconds_bucket{{{label},le=\"0.15\"}} 0"));
+        check(&text, &format!("controller_runtime_reconcile_time_seconds_bucket{{{label},le=\"60\"}} 0"));
     }
 
     #[test]
@@ -196,6 +210,7 @@ mod tests {
         check(&text, &format!("workqueue_unfinished_work_seconds{{{labels}}} 2"));
         check(&text, &format!("workqueue_longest_running_processor_seconds{{{labels}}} 2"));
         check(&text, &format!("workqueue_queue_duration_seconds_bucket{{{labels},le=\"0.00000001\"}} 1"));
+        check(&text, &format!("workqueue_queue_duration_seconds_bucket{{{labels},le=\"1000\"}} 1"));
         drop(item);
         check(&metrics.text(), &format!("workqueue_work_duration_seconds_count{{{labels}}} 1"));
         metrics.remove_controller("thermostat");

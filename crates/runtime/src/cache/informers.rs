@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::{Cached, Informer, InformerOptions, Memory, Target};
+use super::{Cached, Informer, InformerOptions, Memory, Progress, Target};
 use crate::clock::Chance;
 use crate::manager::{Lifecycle, RunError, Runnable};
 
@@ -38,6 +38,7 @@ struct Member {
     follow: Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>,
     until_synced: Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>,
     memory: Box<dyn Fn() -> Memory + Send>,
+    figures: Box<dyn Fn() -> CacheFigures + Send>,
     stop: CancellationToken,
     started: bool,
 }
@@ -98,6 +99,12 @@ impl Informers {
         self.members().iter().map(|((path, ..), member)| (path.clone(), (member.memory)())).collect()
     }
 
+    /// What is told of each in figures.
+    pub(crate) fn figures(&self) -> Vec<CacheFigures> {
+        let members = self.members();
+        members.values().map(|member| (member.figures)()).collect()
+    }
+
     fn members(&self) -> MutexGuard<'_, BTreeMap<Name, Member>> {
         self.shared.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -154,6 +161,7 @@ impl Runnable for Informers {
 impl Member {
     fn new<K: Cached>(informer: &Informer<K>) -> Self {
         let (follow, synced, measured) = (informer.clone(), informer.clone(), informer.lister());
+        let shown = informer.clone();
         Self {
             informer: Box::new(informer.clone()),
             follow: Arc::new(move || {
@@ -165,9 +173,24 @@ impl Member {
                 Box::pin(async move { informer.until_synced().await })
             }),
             memory: Box::new(move || measured.memory()),
+            figures: Box::new(move || CacheFigures::of(&shown)),
             stop: CancellationToken::new(),
             started: false,
         }
+    }
+}
+
+/// How far a cache has come and what it takes.
+pub(crate) struct CacheFigures {
+    pub target: Target,
+    pub memory: Memory,
+    pub progress: Progress,
+}
+
+impl CacheFigures {
+    fn of<K: Cached>(informer: &Informer<K>) -> Self {
+        let progress = informer.progress().borrow().clone();
+        Self { target: informer.target().clone(), memory: informer.lister().memory(), progress }
     }
 }
 

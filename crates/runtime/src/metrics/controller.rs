@@ -5,7 +5,7 @@ use std::fmt::Display;
 use setpoint_api::metrics::Exposition;
 
 use super::spans::write_spans;
-use crate::controller::ControllerStats;
+use crate::controller::{ControllerStats, RUN_BOUNDS};
 
 type All = [(String, ControllerStats)];
 
@@ -44,7 +44,7 @@ pub(super) fn write(all: &All, out: &mut Exposition) {
     for family in ["controller_runtime_reconcile_time_seconds", "controller_reconcile_time_seconds"] {
         out.family(family, "histogram", "Seconds that reconciles took.");
         for (name, stats) in all {
-            write_spans(&stats.time, &[("controller", name)], out);
+            write_spans(&RUN_BOUNDS, &stats.time.buckets, stats.time.sum, &[("controller", name)], out);
         }
     }
 }

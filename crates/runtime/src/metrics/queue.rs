@@ -5,7 +5,7 @@ use std::fmt::Display;
 use setpoint_api::metrics::Exposition;
 
 use super::spans::write_spans;
-use crate::queue::stats::{Histogram, QueueStats};
+use crate::queue::stats::{BUCKET_BOUNDS, Histogram, QueueStats};
 
 /// The priorities of [`QueueStats::depth`], as labels.
 const PRIORITIES: [&str; 3] = ["low", "normal", "high"];
@@ -72,6 +72,7 @@ fn plain<V: Display>(
 fn spans(all: &All, family: &'static str, help: &str, out: &mut Exposition, spans: impl Fn(&QueueStats) -> &Histogram) {
     out.family(family, "histogram", help);
     for (name, stats) in all {
-        write_spans(spans(stats), &[("name", name), ("controller", name)], out);
+        let Histogram { buckets, sum } = spans(stats);
+        write_spans(&BUCKET_BOUNDS, buckets, *sum, &[("name", name), ("controller", name)], out);
     }
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-/// Upper bounds of the histograms' buckets in seconds: ten steps of ten from 10 ns. Same as client-go.
-pub const BUCKET_BOUNDS: [f64; 10] = [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0];
+/// Upper bounds of the histograms' buckets in seconds: twelve steps of ten from 10 ns. Same as controller-runtime.
+pub const BUCKET_BOUNDS: [f64; 12] = [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1000.0];
 
 /// The figures of a queue at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -62,9 +62,23 @@ mod tests {
 
     #[test]
     fn a_span_falls_into_the_first_bucket_whose_bound_is_not_below_it() {
-        for nanos in
-            [0, 1, 9, 10, 11, 99, 100, 101, 1_000, 1_001, 999_999_999, 1_000_000_000, 10_000_000_000, 10_000_000_001]
-        {
+        for nanos in [
+            0,
+            1,
+            9,
+            10,
+            11,
+            99,
+            100,
+            101,
+            1_000,
+            1_001,
+            999_999_999,
+            1_000_000_000,
+            10_000_000_000,
+            10_000_000_001,
+            5_000_000_000_000,
+        ] {
             let mut histogram = Histogram::default();
             histogram.observe(Duration::from_nanos(nanos));
             let seconds = nanos as f64 / 1e9;
