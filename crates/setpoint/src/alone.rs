@@ -11,7 +11,7 @@ use setpoint_runtime::manager::ManagerOptions;
 use setpoint_runtime::probes::{Probes, Profiles};
 use tokio::net::TcpListener;
 
-use crate::arguments::{AloneArguments, ControllersArguments, NodeArguments};
+use crate::arguments::{AloneArguments, ControllersArguments, NodeArguments, SchedulerArguments};
 use crate::beside::DRAIN_LIMIT;
 use crate::failure::{Failure, say};
 use crate::logging;
@@ -24,6 +24,12 @@ pub async fn controllers(arguments: ControllersArguments) -> Result<(), Failure>
     let config = parts::config(arguments.config.as_deref())?;
     let election = (!arguments.no_leader_election).then_some("setpoint-controllers");
     run(Part::Controllers(arguments.controllers), &config, election, arguments.listen, &arguments.alone).await
+}
+
+/// `setpoint scheduler`.
+pub async fn scheduler(arguments: SchedulerArguments) -> Result<(), Failure> {
+    let election = (!arguments.no_leader_election).then_some("setpoint-scheduler");
+    run(Part::Scheduler, &Config::default(), election, arguments.listen, &arguments.alone).await
 }
 
 /// `setpoint node`. Every process has its own nodes: there is nothing to elect.

@@ -37,6 +37,8 @@ pub enum Command {
     Server(ServerArguments),
     /// Run the controllers alone, against any Kubernetes API server
     Controllers(ControllersArguments),
+    /// Run the scheduler alone, against any Kubernetes API server
+    Scheduler(SchedulerArguments),
     /// Run simulated nodes alone, against any Kubernetes API server
     Node(NodeArguments),
     /// Check every record in the data directory of a stopped server
@@ -140,6 +142,18 @@ pub struct ControllersArguments {
     pub config: Option<PathBuf>,
     /// Where to serve /healthz, /readyz and /metrics
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:10257", value_parser = address)]
+    pub listen: SocketAddr,
+    /// Work without an election: only safe if no other copy runs
+    #[arg(long)]
+    pub no_leader_election: bool,
+}
+
+#[derive(Args)]
+pub struct SchedulerArguments {
+    #[command(flatten)]
+    pub alone: AloneArguments,
+    /// Where to serve /healthz, /readyz and /metrics
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:10259", value_parser = address)]
     pub listen: SocketAddr,
     /// Work without an election: only safe if no other copy runs
     #[arg(long)]

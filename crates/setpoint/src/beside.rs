@@ -29,7 +29,7 @@ pub struct Beside {
 impl Beside {
     /// Reads what is asked for.
     pub fn new(arguments: &UpArguments) -> Result<Beside, Failure> {
-        let mut parts = vec![Part::Controllers(arguments.controllers.clone())];
+        let mut parts = vec![Part::Controllers(arguments.controllers.clone()), Part::Scheduler];
         if arguments.nodes > 0 {
             parts.push(Part::nodes(arguments.nodes));
         }

@@ -60,6 +60,7 @@ async fn perform(command: Command) -> Result<(), Failure> {
         Command::Up(arguments) => server::run(&arguments.server, Some(Beside::new(&arguments)?)).await,
         Command::Server(arguments) => server::run(&arguments, None).await,
         Command::Controllers(arguments) => alone::controllers(arguments).await,
+        Command::Scheduler(arguments) => alone::scheduler(arguments).await,
         Command::Node(arguments) => alone::node(arguments).await,
         Command::Verify { data } => maintenance::verify(&data).await,
         Command::Backup { data, file } => maintenance::backup(&data, &file).await,

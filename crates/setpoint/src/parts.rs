@@ -16,10 +16,15 @@ use crate::service::seed;
 /// What variables of the environment begin with that are settings.
 const PREFIX: &str = "SETPOINT";
 
+/// Who schedules.
+const SCHEDULER: &str = "kube-scheduler";
+
 /// One part.
 pub enum Part {
     /// Those of the built-in controllers that are chosen.
     Controllers(Choice),
+    /// Pods to nodes.
+    Scheduler,
     /// Simulated nodes.
     Nodes(simulated::Options),
 }
@@ -49,6 +54,7 @@ pub fn add(
         Part::Controllers(choice) => {
             setpoint_controllers::add_to(&Wiring { manager, client_of, config, instance }, choice)
         }
+        Part::Scheduler => setpoint_scheduler::add_to(manager, &client_of(SCHEDULER), instance),
         Part::Nodes(options) => simulated::add_to(manager, &client_of("simulated-nodes"), options.clone()),
     };
     parts.iter().try_for_each(add).map_err(|error: ManagerError| Failure::new("can't start", error))

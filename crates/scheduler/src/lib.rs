@@ -1,0 +1,40 @@
+//! Pods to nodes.
+//!
+//! Most pods are like many others: what a pod asks of a node is its [class](demand::Demand). For each class in use the
+//! nodes that fit are kept in the order of their scores, and a change of a node touches one entry of each class. So the cost
+//! of a pod doesn't grow with the number of nodes, why a class fits nowhere is known without looking, and a pod that
+//! waits is woken exactly when its class fits somewhere again.
+//!
+//! Invariants
+//! - A node never gets more than it holds: a pod counts from the moment that it is assigned, before the API server knows.
+//! - What the API server says wins: a pod that it shows elsewhere is elsewhere.
+
+mod classes;
+mod cluster;
+mod demand;
+mod fit;
+mod message;
+mod node;
+mod pod;
+mod queue;
+mod resources;
+mod scheduler;
+mod score;
+mod sinks;
+
+use kube::Client;
+use setpoint_runtime::events;
+use setpoint_runtime::manager::{Manager, ManagerError};
+
+/// What schedules pods that say nothing else.
+pub const DEFAULT: &str = "default-scheduler";
+
+/// Adds the scheduler to a manager. It acts with `client`, and `instance` is what events call this process.
+pub fn add_to(manager: &Manager, client: &Client, instance: &str) -> Result<(), ManagerError> {
+    let chance = manager.chance("scheduler");
+    let counted = manager.metrics().client(client);
+    let (recorder, writer) = events::recorder(DEFAULT, instance, counted, manager.clock(), chance.fork("events"));
+    manager.add(writer)?;
+    let scheduler = scheduler::Scheduler::new(manager.guard(client), manager.clock(), chance, recorder);
+    manager.add_after(&[&format!("events of {DEFAULT}")], scheduler)
+}
