@@ -6,7 +6,7 @@ use std::fmt;
 use setpoint_runtime::manager::ManagerError;
 
 use crate::Wiring;
-use crate::service_account;
+use crate::{deployment, replica_set, replication_controller, service_account};
 
 /// One controller.
 pub struct Entry {
@@ -18,8 +18,16 @@ pub struct Entry {
 }
 
 /// All controllers, in the order of their names.
-pub const ALL: &[Entry] =
-    &[Entry { name: "serviceaccount-controller", alias: "serviceaccount", add: service_account::add }];
+pub const ALL: &[Entry] = &[
+    Entry { name: "deployment-controller", alias: "deployment", add: deployment::add },
+    Entry { name: "replicaset-controller", alias: "replicaset", add: replica_set::add },
+    Entry {
+        name: "replicationcontroller-controller",
+        alias: "replicationcontroller",
+        add: replication_controller::add,
+    },
+    Entry { name: "serviceaccount-controller", alias: "serviceaccount", add: service_account::add },
+];
 
 /// Adds the chosen controllers to the manager of a wiring.
 pub fn add_to(wiring: &Wiring<'_>, choice: &Choice) -> Result<(), ManagerError> {

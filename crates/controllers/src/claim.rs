@@ -40,24 +40,33 @@ where
         context: &Context,
         candidates: impl IntoIterator<Item = Arc<C>>,
     ) -> Result<Vec<Arc<C>>, Error> {
-        let (mut claimed, mut may_adopt) = (Vec::new(), false);
+        let (mut claimed, mut may_adopt, mut failed) = (Vec::new(), false, None);
         for candidate in candidates {
-            match self.verdict(&*candidate) {
-                Verdict::Foreign => {}
-                Verdict::Own => claimed.push(candidate),
-                Verdict::LetGo => self.let_go(context, &*candidate).await?,
+            let done = match self.verdict(&*candidate) {
+                Verdict::Foreign => Ok(false),
+                Verdict::Own => Ok(true),
+                Verdict::LetGo => self.let_go(context, &*candidate).await.map(|()| false),
                 Verdict::Adopt => {
                     if !may_adopt {
                         self.is_still_there(context).await?;
                         may_adopt = true;
                     }
-                    if self.adopt(context, &*candidate).await? {
-                        claimed.push(candidate);
-                    }
+                    self.adopt(context, &*candidate).await
                 }
+            };
+            match done {
+                Ok(true) => claimed.push(candidate),
+                Ok(false) => {}
+                // One that can't be claimed must not keep the others from it.
+                Err(error) => failed = failed.or(Some(error)),
             }
         }
-        Ok(claimed)
+        failed.map_or(Ok(claimed), Err)
+    }
+
+    /// Whether the candidate is the owner's already, and still selected.
+    pub fn is_own<C: Claimable>(&self, candidate: &C) -> bool {
+        matches!(self.verdict(candidate), Verdict::Own)
     }
 
     fn verdict<C: Claimable>(&self, candidate: &C) -> Verdict {
@@ -109,8 +118,8 @@ where
             metadata["$deleteFromPrimitiveList/finalizers"] = json!([finalizer]);
         }
         match patch(context, candidate, metadata).await {
-            // Gone, or another object of the same name: not ours any more.
-            Err(error) if retry::is_not_found(&error) || is_other_object(&error) => Ok(()),
+            // Gone, or not ours any more. A conflict may also mean another object of the same name: the next run knows.
+            Err(error) if retry::is_not_found(&error) || is_invalid(&error) => Ok(()),
             other => Ok(other?),
         }
     }
@@ -130,9 +139,9 @@ async fn patch<C: Claimable>(context: &Context, object: &C, metadata: Value) -> 
     api.patch_metadata(key.name(), &PatchParams::default(), &patch).await.map(drop)
 }
 
-/// The uid in the patch isn't that of the object: it is another of the same name.
-fn is_other_object(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.code == 422 || status.code == 409)
+/// The object hasn't the reference that the patch takes away, or isn't the one that the patch names.
+fn is_invalid(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 422)
 }
 
 /// The reference to the controller of these objects, for objects that are to be made.

@@ -12,8 +12,12 @@
 
 pub mod catalog;
 mod claim;
+mod deployment;
 mod pod;
 mod pod_control;
+mod replica_set;
+mod replication_controller;
+mod selector;
 mod service_account;
 mod wiring;
 

@@ -48,6 +48,9 @@ pub struct PodMeta {
 #[serde(rename_all = "camelCase", default)]
 pub struct PodSpec {
     pub node_name: Box<str>,
+    /// The names of init containers that run as long as the pod does.
+    #[serde(rename = "initContainers", deserialize_with = "read_sidecars")]
+    pub sidecars: Box<[Box<str>]>,
 }
 
 /// The index of pods by the identity of their controller; pods without one are under [`orphans_of`] their namespace.
@@ -167,6 +170,20 @@ fn read_annotations<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Pairs,
         let domain = name.split_once('/').map_or("", |(domain, _)| domain);
         domain.ends_with("kubernetes.io") && domain != "kubectl.kubernetes.io"
     }))
+}
+
+/// Of init containers, the names of those that are started again whenever they end.
+fn read_sidecars<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Box<[Box<str>]>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct InitContainer {
+        name: Box<str>,
+        #[serde(default)]
+        restart_policy: Option<Box<str>>,
+    }
+    let all = Option::<Vec<InitContainer>>::deserialize(deserializer)?.unwrap_or_default();
+    let sidecars = all.into_iter().filter(|container| container.restart_policy.as_deref() == Some("Always"));
+    Ok(sidecars.map(|container| container.name).collect())
 }
 
 #[cfg(test)]
