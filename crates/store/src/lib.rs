@@ -39,4 +39,4 @@ pub use snapshot::{Mark, Page, Query, Snapshot};
 pub use state::{Expired, KEPT_ROOT_AGE, KEPT_ROOTS_MAX};
 pub use store::Store;
 pub use watch::{BATCH_EVENTS_MAX, WatchError, WatchEvent, WatchKind, WatchRequest, Watcher};
-pub use window::{Event, WindowBounds};
+pub use window::{Event, LARGE_BYTES, WindowBounds};

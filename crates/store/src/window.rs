@@ -27,6 +27,11 @@ impl Event {
     fn held_bytes(&self) -> usize {
         size_of::<Event>() + self.previous.as_ref().map_or(0, |object| object.memory())
     }
+
+    /// The same, if it is a large version.
+    fn large_bytes(&self) -> usize {
+        Some(self.held_bytes()).filter(|bytes| *bytes >= LARGE_BYTES).unwrap_or(0)
+    }
 }
 
 /// How much of the past a window keeps.
@@ -36,13 +41,19 @@ pub struct WindowBounds {
     pub events: usize,
     /// Most bytes of replaced versions per resource.
     pub bytes: usize,
+    /// Most bytes of replaced versions of [`LARGE_BYTES`] and more per resource. They are few and change little, like
+    /// definitions of custom kinds, whose past would take more memory than they do.
+    pub large_bytes: usize,
 }
+
+/// From here on a version counts as large.
+pub const LARGE_BYTES: usize = 256 * 1024;
 
 impl Default for WindowBounds {
     /// Room for some ten seconds of the fastest writing, as kube-apiserver's watch cache has (100,000 events at most), in
-    /// at most 32 MiB of replaced versions.
+    /// at most 32 MiB of replaced versions, 2 MiB of them large.
     fn default() -> WindowBounds {
-        WindowBounds { events: 65_536, bytes: 32 * 1024 * 1024 }
+        WindowBounds { events: 65_536, bytes: 32 * 1024 * 1024, large_bytes: 2 * 1024 * 1024 }
     }
 }
 
@@ -52,6 +63,7 @@ pub(crate) struct Window {
     /// Every event after this revision is here.
     floor: Revision,
     bytes: usize,
+    large_bytes: usize,
     bounds: WindowBounds,
     /// Tells watchers that there is something new: one wake-up for all events of a group.
     bell: Arc<Bell>,
@@ -59,7 +71,7 @@ pub(crate) struct Window {
 
 impl Window {
     pub(crate) fn new(floor: Revision, bounds: WindowBounds) -> Window {
-        Window { events: VecDeque::new(), floor, bytes: 0, bounds, bell: Arc::default() }
+        Window { events: VecDeque::new(), floor, bytes: 0, large_bytes: 0, bounds, bell: Arc::default() }
     }
 
     pub(crate) fn floor(&self) -> Revision {
@@ -69,10 +81,16 @@ impl Window {
     pub(crate) fn push(&mut self, event: Arc<Event>) {
         debug_assert!(self.events.back().is_none_or(|last| last.revision <= event.revision));
         self.bytes += event.held_bytes();
+        self.large_bytes += event.large_bytes();
         self.events.push_back(event);
-        while self.events.len() > self.bounds.events || self.bytes > self.bounds.bytes {
+        while self.is_over() {
             self.drop_oldest();
         }
+    }
+
+    fn is_over(&self) -> bool {
+        let bounds = &self.bounds;
+        self.events.len() > bounds.events || self.bytes > bounds.bytes || self.large_bytes > bounds.large_bytes
     }
 
     /// Drops everything up to and including `revision`.
@@ -89,6 +107,7 @@ impl Window {
         while self.events.front().is_some_and(|event| event.revision == oldest) {
             let event = self.events.pop_front().expect("just seen");
             self.bytes -= event.held_bytes();
+            self.large_bytes -= event.large_bytes();
         }
         self.floor = oldest;
     }

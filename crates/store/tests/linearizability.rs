@@ -106,7 +106,7 @@ fn a_list_at_a_revision_is_the_replay_of_the_log_up_to_it() {
     for seed in seeds(6) {
         run(async {
             let disk = MemoryDisk::new();
-            let window = WindowBounds { events: 60, bytes: 1 << 20 };
+            let window = WindowBounds { events: 60, bytes: 1 << 20, ..WindowBounds::default() };
             let (store, _) = open(disk.clone(), Options { window, ..small() }).await.expect("a new store");
             let mut truth = Truth::default();
             work(&store, &disk, Load { commits_each: 40, ..Load::new(seed) }).await.tell(&mut truth);

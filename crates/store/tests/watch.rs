@@ -8,8 +8,8 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use setpoint_api::Revision;
 use setpoint_store::{
-    BATCH_EVENTS_MAX, Disk, Durability, Expectation, MemoryDisk, Options, Report, Store, Transaction, WatchError,
-    WatchKind, WindowBounds,
+    BATCH_EVENTS_MAX, Disk, Durability, Expectation, LARGE_BYTES, MemoryDisk, Options, Report, Store, Transaction,
+    WatchError, WatchKind, WindowBounds,
 };
 use support::truth::Truth;
 use support::watch_checker::{Checker, Follower, Interest, Seen, Violation};
@@ -41,7 +41,7 @@ struct World {
 impl World {
     async fn new(seed: u64, watchers: usize) -> World {
         let disk = MemoryDisk::new();
-        let window = WindowBounds { events: 400, bytes: 1 << 20 };
+        let window = WindowBounds { events: 400, bytes: 1 << 20, ..WindowBounds::default() };
         let options = Options { window, segment_bytes: 64 * 1024, checkpoint_bytes: 256 * 1024, ..small() };
         let (store, _) = open(disk.clone(), options).await.expect("a new store");
         let truth = Truth::default();
@@ -273,7 +273,7 @@ fn the_edges_of_a_selection_are_added_and_deleted_with_the_revision_of_the_chang
 #[test]
 fn a_watcher_that_falls_out_of_the_window_is_told_so_and_never_skipped() {
     run(async {
-        let window = WindowBounds { events: 8, bytes: 1 << 20 };
+        let window = WindowBounds { events: 8, bytes: 1 << 20, ..WindowBounds::default() };
         let (store, _) = open(MemoryDisk::new(), Options { window, ..small() }).await.expect("a new store");
         let mut slow = store.watch(Interest::default().request(Revision::ZERO)).expect("a watcher");
         let mut after_compaction = store.watch(Interest::default().request(Revision::ZERO)).expect("a watcher");
@@ -296,6 +296,24 @@ fn a_watcher_that_falls_out_of_the_window_is_told_so_and_never_skipped() {
             store.commit(Transaction::of(change)).await.expect("committed");
         }
         assert!(matches!(resumed.poll(), Err(WatchError::Expired(_))));
+    });
+}
+
+#[test]
+fn less_is_kept_of_the_past_of_large_objects() {
+    run(async {
+        for (size, kept) in [(LARGE_BYTES - 4096, true), (LARGE_BYTES, false)] {
+            let window = WindowBounds { large_bytes: 2 * LARGE_BYTES, ..WindowBounds::default() };
+            let options = Options { window, segment_bytes: 4 << 20, ..small() };
+            let (store, _) = open(MemoryDisk::new(), options).await.expect("a new store");
+            for n in 0..4 {
+                let change = put(&pod("red", "a"), Expectation::Any, &format!("{n}{}", "x".repeat(size)));
+                store.commit(Transaction::of(change)).await.expect("committed");
+            }
+            let mut resumed = store.watch(Interest::default().request(Revision::new(1)));
+            let found = resumed.as_mut().is_ok_and(|watcher| watcher.poll().is_ok());
+            assert_eq!(found, kept, "three replaced versions of {size} bytes");
+        }
     });
 }
 

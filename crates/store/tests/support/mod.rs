@@ -115,7 +115,7 @@ pub fn small() -> Options {
         segment_bytes: 2048,
         checkpoint_bytes: 4096,
         relaxed_max: 16,
-        window: WindowBounds { events: 4096, bytes: 1024 * 1024 },
+        window: WindowBounds { events: 4096, bytes: 1024 * 1024, ..WindowBounds::default() },
     }
 }
 
