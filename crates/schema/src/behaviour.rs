@@ -8,7 +8,6 @@ use serde_json::{Map, Value};
 
 use crate::columns::{self, Column};
 use crate::decode::{self, DecodeError, Decoded};
-use crate::edit::Edit;
 use crate::errors::Errors;
 use crate::json::Json;
 use crate::kind::Kind;
@@ -228,15 +227,26 @@ pub fn keep_all_but(new: &mut Value, old: &Value, free: &[&str]) {
     let empty = Map::new();
     let old = old.as_object().unwrap_or(&empty);
     let Some(fields) = new.as_object_mut() else { return };
-    fields.retain(|name, _| free.contains(&name.as_str()));
+    fields.retain(|name, _| free.contains(&name.as_str()) || old.contains_key(name));
     for (name, value) in old.iter().filter(|(name, _)| !free.contains(&name.as_str())) {
-        fields.insert(name.clone(), value.clone());
+        take(fields, name, value);
+    }
+}
+
+/// Sets a field to a copy of a value. Mostly it is so already, and comparing costs less than copying.
+fn take(fields: &mut Map<String, Value>, name: &str, value: &Value) {
+    if fields.get(name) != Some(value) {
+        fields.insert(name.to_owned(), value.clone());
     }
 }
 
 /// Takes these top-level fields from `old`: what a user may not change through this way of writing.
 pub fn keep(new: &mut Value, old: &Value, fields: &[&str]) {
+    let Some(taken) = new.as_object_mut() else { return };
     for name in fields {
-        new.set_or_remove(name, old.get(name).cloned());
+        match old.get(name) {
+            Some(value) => take(taken, name, value),
+            None => drop(taken.remove(*name)),
+        }
     }
 }

@@ -23,9 +23,24 @@ use crate::types::{Shape, TypeRef};
 #[derive(Debug, Clone)]
 pub struct Node<'a> {
     value: Option<&'a Value>,
-    /// None inside data of which nothing is known (`RawExtension` and the like).
-    ty: Option<TypeRef<'a>>,
+    ty: Typed<'a>,
     place: Option<Rc<Place<'a>>>,
+}
+
+/// What is known of a value's type. Most fields that rules look at are absent or plain, and nobody asks for their types.
+#[derive(Debug, Clone, Copy)]
+enum Typed<'a> {
+    /// Inside data of which nothing is known (`RawExtension` and the like).
+    Unknown,
+    Known(TypeRef<'a>),
+    /// That of a field or entry of this type.
+    Inside(TypeRef<'a>, &'a str),
+}
+
+impl<'a> From<Option<TypeRef<'a>>> for Typed<'a> {
+    fn from(ty: Option<TypeRef<'a>>) -> Self {
+        ty.map_or(Self::Unknown, Self::Known)
+    }
 }
 
 /// One step of a path and the steps before it. Text is made only when there is an error.
@@ -47,24 +62,25 @@ enum Step<'a> {
 impl<'a> Node<'a> {
     /// The object itself; its path is empty.
     pub fn root(value: &'a Value, ty: TypeRef<'a>) -> Self {
-        Self { value: Some(value), ty: Some(ty), place: None }
+        Self { value: Some(value), ty: Typed::Known(ty), place: None }
     }
 
     /// A value of which nothing is known; its path is empty.
     pub fn untyped(value: &'a Value) -> Self {
-        Self { value: Some(value), ty: None, place: None }
+        Self { value: Some(value), ty: Typed::Unknown, place: None }
     }
 
     /// The field called `name`, or the entry of a map shown as a field (`metadata.labels.x`).
     #[track_caller]
     pub fn get(&self, name: &'static str) -> Node<'a> {
-        self.step(Step::Field(name), self.raw(name), self.child_type(name))
+        self.check_field(name);
+        self.step(Step::Field(name), self.raw(name), self.inside(name))
     }
 
     /// The entry of a map with this key; its path ends in `[key]`.
     pub fn entry(&self, key: &'a str) -> Node<'a> {
         let value = self.value.and_then(|v| v.get(key)).filter(|v| !v.is_null());
-        self.step(Step::Key(key), value, self.ty.and_then(|t| t.child(key)))
+        self.step(Step::Key(key), value, self.inside(key))
     }
 
     /// The value; None if absent or null.
@@ -79,7 +95,11 @@ impl<'a> Node<'a> {
 
     /// Type of the value; None inside opaque data.
     pub fn ty(&self) -> Option<TypeRef<'a>> {
-        self.ty
+        match self.ty {
+            Typed::Unknown => None,
+            Typed::Known(ty) => Some(ty),
+            Typed::Inside(outer, name) => outer.child(name),
+        }
     }
 
     /// Present and not null.
@@ -171,7 +191,7 @@ impl<'a> Node<'a> {
 
     /// The items of this list.
     pub fn into_items(self) -> impl ExactSizeIterator<Item = Node<'a>> + use<'a> {
-        let ty = self.ty.and_then(|t| t.item());
+        let ty = self.ty().and_then(|t| t.item()).into();
         let place = self.place;
         let items = self.value.and_then(Value::as_array).map_or(&[] as &[Value], |list| list.as_slice());
         items.iter().enumerate().map(move |(index, value)| Node {
@@ -189,7 +209,7 @@ impl<'a> Node<'a> {
 
     /// The entries of this map, each at `[key]`. Sorted by key.
     pub fn into_entries(self) -> impl Iterator<Item = (&'a str, Node<'a>)> + use<'a> {
-        let ty = self.ty.and_then(|t| t.child(""));
+        let ty = self.ty().and_then(|t| t.child("")).into();
         let place = self.place;
         self.value.and_then(Value::as_object).into_iter().flatten().map(move |(key, value)| {
             let place = Some(Rc::new(Place { up: place.clone(), step: Step::Key(key) }));
@@ -217,7 +237,7 @@ impl<'a> Node<'a> {
 
     /// Equal in meaning: quantities by amount, an absent collection as an empty one.
     pub fn same(&self, other: &Node<'_>) -> bool {
-        equality::semantic(self.json(), other.json(), self.ty)
+        equality::semantic(self.json(), other.json(), self.ty())
     }
 
     /// The same value under a path that goes on with a field of another name.
@@ -270,7 +290,7 @@ impl<'a> Node<'a> {
         text
     }
 
-    fn step(&self, step: Step<'a>, value: Option<&'a Value>, ty: Option<TypeRef<'a>>) -> Node<'a> {
+    fn step(&self, step: Step<'a>, value: Option<&'a Value>, ty: Typed<'a>) -> Node<'a> {
         Node { value, ty, place: Some(Rc::new(Place { up: self.place.clone(), step })) }
     }
 
@@ -278,17 +298,17 @@ impl<'a> Node<'a> {
         self.value.and_then(|v| v.get(name)).filter(|v| !v.is_null())
     }
 
-    #[track_caller]
-    fn child_type(&self, name: &str) -> Option<TypeRef<'a>> {
-        self.check_field(name);
-        self.ty.and_then(|t| t.child(name))
+    fn inside(&self, name: &'a str) -> Typed<'a> {
+        self.ty().map_or(Typed::Unknown, |ty| Typed::Inside(ty, name))
     }
 
     #[track_caller]
     fn check_field(&self, name: &str) {
-        if let Some(ty) = self.ty {
+        if cfg!(debug_assertions)
+            && let Some(ty) = self.ty()
+        {
             let known = ty.is_opaque() || matches!(ty.shape(), Shape::Map(_)) || ty.field(name).is_some();
-            debug_assert!(known, "{} has no field {name:?}", ty.get().name);
+            assert!(known, "{} has no field {name:?}", ty.get().name);
         }
     }
 }

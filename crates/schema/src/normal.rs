@@ -47,41 +47,41 @@ fn normalize_element(value: &mut Value, ty: TypeRef<'_>) {
 }
 
 fn normalize_struct(fields: &mut Map<String, Value>, ty: TypeRef<'_>) {
-    for field in ty.fields() {
+    fields.retain(|name, value| {
+        let Some(field) = ty.field(name) else { return true };
+        if value.is_null() {
+            return false;
+        }
         let field_type = ty.to(field.ty);
-        match fields.get_mut(&*field.name) {
-            None => {
-                if let Some(value) = absent(field, field_type) {
-                    fields.insert(field.name.to_string(), value);
-                }
-            }
-            Some(Value::Null) => match absent(field, field_type) {
-                Some(value) => drop(fields.insert(field.name.to_string(), value)),
-                None => drop(fields.remove(&*field.name)),
-            },
-            Some(value) => {
-                normalize(value, field_type);
-                if field.omit_empty && !field.pointer && is_empty(value, field_type) {
-                    fields.remove(&*field.name);
-                } else if !field.pointer && is_empty_collection(value, field_type) {
-                    *value = Value::Null;
-                }
-            }
+        normalize(value, field_type);
+        if field.omit_empty && !field.pointer && is_empty(value, field_type) {
+            return false;
+        }
+        if !field.pointer && is_empty_collection(value, field_type) {
+            *value = Value::Null;
+        }
+        true
+    });
+    for field in ty.fields().iter().filter(|field| is_always_printed(field, ty)) {
+        if !fields.contains_key(&*field.name) {
+            fields.insert(field.name.to_string(), absent(field, ty.to(field.ty)));
         }
     }
 }
 
-/// What Go prints for a field that isn't set; None if nothing.
-fn absent(field: &Field, ty: TypeRef<'_>) -> Option<Value> {
-    if field.omit_zero || (field.omit_empty && (field.pointer || !is_struct_in_go(ty))) {
-        return None;
-    }
+/// Whether Go prints a field that isn't set.
+fn is_always_printed(field: &Field, ty: TypeRef<'_>) -> bool {
+    !field.omit_zero && (!field.omit_empty || (!field.pointer && is_struct_in_go(ty.to(field.ty))))
+}
+
+/// What Go prints for a field that isn't set, if it prints any.
+fn absent(field: &Field, ty: TypeRef<'_>) -> Value {
     if field.pointer {
-        return Some(Value::Null);
+        return Value::Null;
     }
     let mut value = zero(ty);
     normalize(&mut value, ty);
-    Some(value)
+    value
 }
 
 /// A built-in list or map with nothing in it is stored as if it had never been made. Custom kinds keep theirs.

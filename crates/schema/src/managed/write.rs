@@ -61,7 +61,9 @@ impl Write<'_> {
         let live = live.unwrap_or(&zero);
         let form = Form::of(self.ty);
         let fits = |object: &Value| validate(object, form, Duplicates::Allowed).is_ok();
-        if fits(new) && fits(live) && self.fit_everywhere(&managers, [live, new]) {
+        // A built-in object that is stored fits: it was decoded under its type.
+        let live_fits = || !self.ty.is_custom() || fits(live);
+        if fits(new) && live_fits() && self.fit_everywhere(&managers, [live, new]) {
             let writer = self.writer(self.manager, Operation::Update);
             let mut managers = self.rules().update(live, new, managers, &writer, self.time);
             managers.cap();
@@ -79,7 +81,9 @@ impl Write<'_> {
             .map_err(|why| ApplyError::Misfit(format!("failed to decode managed fields: {why}")))?;
         let managers = self.tracked(before, known)?;
         self.fit("create typed patch object", config, "", Duplicates::Refused)?;
-        self.fit("create typed live object", before, "", Duplicates::Allowed)?;
+        if self.ty.is_custom() {
+            self.fit("create typed live object", before, "", Duplicates::Allowed)?;
+        }
         let outcome = self.run(before, config, managers, on_conflict)?;
         Ok(self.finish(before, config, outcome))
     }

@@ -74,6 +74,9 @@ impl Behaviour for CustomResourceDefinition {
     }
 
     fn warnings(&self, new: &Node<'_>, old: Option<&Node<'_>>) -> Vec<String> {
+        if old.is_some_and(|old| old.get("spec").json() == new.get("spec").json()) {
+            return Vec::new();
+        }
         let before = old.map(|old| unrecognized(&old.get("spec"))).unwrap_or_default();
         let found = unrecognized(&new.get("spec")).into_iter().filter(|format| !before.contains(format));
         found.map(|format| format!("unrecognized format {}", setpoint_api::quote::quote(&format))).collect()
