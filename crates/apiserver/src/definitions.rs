@@ -8,6 +8,7 @@ mod cleanup;
 mod conditions;
 mod definition;
 mod names;
+mod outline;
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -89,8 +89,8 @@ impl Served {
 
     /// The kind of a definition's objects in the version that they are stored in, or the nearest.
     pub(crate) fn of_value(object: Arc<Object>, value: Value) -> Option<Served> {
-        let (mut definition, _) = Definition::read(object, None);
-        definition.compile(value);
+        let mut definition = Definition::read(object, None);
+        definition.compile_from(value);
         let kinds = definition.kinds.as_ref().ok()?;
         let kind = kinds.iter().find(|kind| kind.version == definition.storage_version).or(kinds.first())?;
         Some(Served::of_custom(kind, kinds, &definition))

@@ -9,6 +9,8 @@ use setpoint_store::Object;
 
 use super::conditions::{Condition, ESTABLISHED, NAMES_ACCEPTED, TERMINATING, approval, find, is_true};
 use super::names::{Claim, Names, Taken, claim};
+use super::outline;
+use crate::objects;
 
 /// A definition and the kinds that it stands for.
 #[derive(Clone, Debug)]
@@ -43,8 +45,8 @@ pub(crate) struct Definition {
 
 impl Definition {
     /// Reads a definition. `before` is the same one at an earlier revision.
-    pub(crate) fn read(object: Arc<Object>, before: Option<&Definition>) -> (Definition, Value) {
-        let value: Value = serde_json::from_slice(object.json()).expect("what is stored was encoded by us");
+    pub(crate) fn read(object: Arc<Object>, before: Option<&Definition>) -> Definition {
+        let value = outline::read(object.json());
         let metadata = &value["metadata"];
         let empty = Vec::new();
         let versions = value.find(&["spec", "versions"]).and_then(Value::as_array).unwrap_or(&empty);
@@ -54,7 +56,7 @@ impl Definition {
         let before = before.filter(|before| before.uid == uid && before.generation == generation);
         let stored_names = value.find(&["status", "acceptedNames"]).map(Names::read).unwrap_or_default();
         let finalizers = metadata.get("finalizers").and_then(Value::as_array).into_iter().flatten();
-        let definition = Definition {
+        Definition {
             name: metadata.text("name").to_owned(),
             group: value["spec"].text("group").to_owned(),
             uid,
@@ -74,8 +76,7 @@ impl Definition {
             schema_since: before.map_or(object.revision(), |before| before.schema_since),
             kinds: Err("not compiled yet".to_owned()),
             object,
-        };
-        (definition, value)
+        }
     }
 
     /// Whether the kinds of another state of this definition fit this one: same schema, same names.
@@ -87,7 +88,12 @@ impl Definition {
     }
 
     /// Compiles the kinds under the names that the definition was given.
-    pub(crate) fn compile(&mut self, mut value: Value) {
+    pub(crate) fn compile(&mut self) {
+        self.compile_from(objects::value(&self.object));
+    }
+
+    /// Compiles the kinds of a definition that differs from the stored one.
+    pub(crate) fn compile_from(&mut self, mut value: Value) {
         value.ensure("status").set("acceptedNames", self.claim.accepted.write());
         self.kinds = match custom::kinds(&value) {
             Ok(kinds) => Ok(kinds.into_iter().map(Arc::new).collect()),

@@ -111,7 +111,6 @@ impl Following {
 fn definitions(before: &Registry, snapshot: &Snapshot) -> Vec<Definition> {
     let known: HashMap<&str, &Definition> =
         before.definitions().iter().map(|definition| (&*definition.uid, definition)).collect();
-    let mut values = HashMap::new();
     let mut next: Vec<Definition> = Vec::new();
     for object in stored(snapshot) {
         let old = known.get(object.facts().uid()).copied();
@@ -119,18 +118,15 @@ fn definitions(before: &Registry, snapshot: &Snapshot) -> Vec<Definition> {
             next.push(same.clone());
             continue;
         }
-        let (definition, value) = Definition::read(object, old);
-        values.insert(next.len(), value);
-        next.push(definition);
+        next.push(Definition::read(object, old));
     }
     definitions::settle(&mut next);
-    for (at, definition) in next.iter_mut().enumerate() {
+    for definition in &mut next {
         let old = known.get(&*definition.uid).filter(|old| definition.is_compiled_as(old));
         if let Some(old) = old {
             definition.kinds = old.kinds.clone();
         } else if definition.is_served() {
-            let value = values.remove(&at).unwrap_or_else(|| crate::objects::value(&definition.object));
-            definition.compile(value);
+            definition.compile();
         }
     }
     next
