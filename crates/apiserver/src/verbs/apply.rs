@@ -106,7 +106,7 @@ pub(super) fn read(call: &mut Call<'_>, bytes: &[u8], options: &WriteOptions) ->
     }
     update::check_name(call, &mut config)?;
     // Checked only: a namespace that was not applied is not part of what is.
-    create::check_namespace(call, &mut config.clone())?;
+    create::check_same_namespace(call, &config)?;
     Ok(config)
 }
 

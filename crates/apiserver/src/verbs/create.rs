@@ -51,19 +51,22 @@ pub(crate) fn check_namespace(call: &Call<'_>, object: &mut Value) -> Result<(),
         object.ensure("metadata").remove("namespace");
         return Ok(());
     }
-    let given = object.find(&["metadata", "namespace"]).and_then(Value::as_str).unwrap_or("").to_owned();
-    let wanted = call.namespace.unwrap_or("");
-    if given.is_empty() {
-        if !wanted.is_empty() {
-            object.ensure("metadata").set("namespace", wanted);
-        }
-        return Ok(());
-    }
-    if given != wanted {
-        let message = "the namespace of the provided object does not match the namespace sent on the request";
-        return Err(Box::new(Status::bad_request(message)));
+    check_same_namespace(call, object)?;
+    let metadata = object.ensure("metadata");
+    if let Some(wanted) = call.namespace.filter(|wanted| !wanted.is_empty() && metadata.text("namespace").is_empty()) {
+        metadata.set("namespace", wanted);
     }
     Ok(())
+}
+
+/// If the object names a namespace, it is that of the URL.
+pub(crate) fn check_same_namespace(call: &Call<'_>, object: &Value) -> Result<(), Box<Status>> {
+    let given = object["metadata"].text("namespace");
+    if !call.kind().namespaced || given.is_empty() || given == call.namespace.unwrap_or("") {
+        return Ok(());
+    }
+    let message = "the namespace of the provided object does not match the namespace sent on the request";
+    Err(Box::new(Status::bad_request(message)))
 }
 
 /// Stores a new object that was read and defaulted.
