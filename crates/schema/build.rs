@@ -138,10 +138,18 @@ impl<'a> Arena<'a> {
 
     /// Puts items into a static of their own and gives its name.
     fn define(&mut self, ty: &str, items: &[String]) -> String {
-        self.static_count += 1;
-        let name = format!("S{}", self.static_count);
-        let _ = writeln!(self.statics, "static {name}: [{ty}; {}] = [{}];", items.len(), items.join(","));
+        let name = self.next_static();
+        self.define_as(&name, ty, items);
         name
+    }
+
+    fn define_as(&mut self, name: &str, ty: &str, items: &[String]) {
+        let _ = writeln!(self.statics, "static {name}: [{ty}; {}] = [{}];", items.len(), items.join(","));
+    }
+
+    fn next_static(&mut self) -> String {
+        self.static_count += 1;
+        format!("S{}", self.static_count)
     }
 
     fn list_type(&mut self, rule: Option<&Row>) -> String {
@@ -166,7 +174,8 @@ impl<'a> Arena<'a> {
             .and_then(Value::as_array)
             .map(|list| list.iter().filter_map(Value::as_str).collect())
             .unwrap_or_default();
-        let mut out = Vec::new();
+        let (mut out, mut published) = (Vec::new(), Vec::new());
+        let name = self.next_static();
         for row in rows {
             let key = (owner.to_string(), row[1].clone());
             let rule = tables.merge.get(&key);
@@ -174,19 +183,19 @@ impl<'a> Arena<'a> {
             let description = properties.and_then(|p| p.get(&row[1])).map_or("", description);
             // k8s-openapi calls `metadata` required on every kind; the published schema doesn't.
             let required = row[1] != "metadata" && required.contains(&row[1].as_str());
-            let default =
-                tables.defaults.get(&key).map_or("FieldDefault::None".into(), |d| format!("FieldDefault::Text({d:?})"));
+            let default = tables.defaults.get(&key).map_or("None".into(), |d| format!("Some({d:?})"));
             out.push(format!(
-                "f({:?}, {}, {ty}, {}, {}, {}, {required}, {:?}, {description:?}, {default}, {})",
+                "f({:?}, {ty}, {}, {}, {}, {required}, &{name}[{}])",
                 row[1],
-                row.last().expect("its place"),
                 row[3].contains("pointer"),
                 row[3].contains("omitempty"),
                 row[3].contains("omitzero"),
-                row[4],
-                patch(rule)
+                published.len(),
             ));
+            let place = row.last().expect("its place");
+            published.push(format!("p({place}, {:?}, {description:?}, {default}, {})", row[4], patch(rule)));
         }
+        self.define_as(&name, "Published", &published);
         out
     }
 

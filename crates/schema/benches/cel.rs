@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 use setpoint_schema::cel::{self, Bindings, Budget, Declared, Environment, Program};
+use setpoint_schema::custom::ObjectSchema;
 
 const RULES: &[&str] = &[
     "self.replicas > 3",
@@ -25,6 +26,7 @@ fn main() {
         "replicas": 4, "name": "web", "mode": "Fast", "ports": (1..=10).collect::<Vec<_>>(),
         "conditions": [{"type": "Progressing", "status": "True"}, {"type": "Ready", "status": "True"}],
     });
+    let read = ObjectSchema::new(&schema).expect("a structural schema");
     let declared = Declared::root(&schema);
     let mut environment = Environment::default();
     environment.declare_schema("self", &declared);
@@ -33,7 +35,7 @@ fn main() {
         let program = Program::compile(rule, &environment).expect("it compiles");
         let evaluate = nanoseconds(100_000, || {
             let mut bindings = Bindings::default();
-            bindings.bind("self", cel::Value::under(&object, &declared).expect("it fits"));
+            bindings.bind("self", cel::Value::under(&object, read.reading()).expect("it fits"));
             let _ = black_box(program.evaluate(&bindings, &mut Budget::full()));
         });
         println!("compile {compile} ns, evaluate {evaluate} ns ({} rules/s): {rule}", 1_000_000_000 / evaluate.max(1));

@@ -28,6 +28,7 @@ mod network;
 mod parse;
 mod patterns;
 mod plan;
+mod reading;
 mod resources;
 mod semver;
 mod strings;
@@ -43,8 +44,11 @@ mod url;
 mod value;
 
 pub use declared::Declared;
+pub(crate) use declared::knows_metadata;
 pub use environment::Environment;
+pub(crate) use escape::{escape, identifiers};
 pub use estimate::Range;
+pub use reading::{Kind, Order, Reading, Readings};
 pub use types::Type;
 pub use value::{List, Map, Special, Text, Value};
 

@@ -99,7 +99,7 @@ impl<'a> Column<'a> {
         match self.about {
             About::Text(text) => text,
             About::Field(definition, field) => {
-                facts::type_named(definition).and_then(|t| t.field(field)).map_or("", |f| &f.description)
+                facts::type_named(definition).and_then(|t| t.field(field)).map_or("", |f| f.published.description)
             }
         }
     }

@@ -14,6 +14,7 @@ use crate::kind::{Kind, Subresource, Types};
 use crate::types::{Text, TypeId};
 
 mod behaviour;
+mod builder;
 mod check;
 mod column;
 mod correlation;
@@ -25,6 +26,7 @@ mod format;
 mod json_path;
 mod part;
 mod pruning;
+mod reading;
 mod rules;
 mod size;
 mod tree;
@@ -32,6 +34,7 @@ mod validation;
 mod version;
 
 pub use behaviour::Custom;
+pub use reading::ObjectSchema;
 pub use version::compare as compare_versions;
 
 /// What may be done with custom objects.
@@ -46,7 +49,7 @@ pub fn kinds(crd: &Value) -> Result<Vec<Kind>, String> {
     let versions = spec["versions"].as_array().map_or(&[] as &[Value], |versions| versions);
     let storage = versions.iter().find(|version| version.flag("storage"));
     let storage = storage.ok_or("the definition has no storage version")?;
-    let mut builder = tree::Builder::default();
+    let mut builder = builder::Builder::default();
     let stored = (storage.text("name"), builder.root(&storage["schema"]["openAPIV3Schema"])?);
     let mut roots = Vec::with_capacity(versions.len());
     for version in versions.iter().filter(|version| version.flag("served")) {

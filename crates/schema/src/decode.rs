@@ -334,7 +334,7 @@ impl<'s> Decoder<'s> {
     }
 
     fn wrong(&mut self, found: String, ty: TypeRef<'s>) -> Step {
-        let error = self.type_error(found, &ty.get().go);
+        let error = self.type_error(found, ty.get().go);
         self.save(error);
         Ok(None)
     }
@@ -345,7 +345,7 @@ impl<'s> Decoder<'s> {
 
     /// Fields from the root as Go names them: embedded structs count.
     fn go_path(&self) -> String {
-        let names: Vec<String> = self.fields.iter().map(|f| format!("{}{}", f.embedded, f.name)).collect();
+        let names: Vec<String> = self.fields.iter().map(|f| format!("{}{}", f.published.embedded, f.name)).collect();
         names.join(".")
     }
 

@@ -2,9 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::types::{
-    Field, FieldDefault, List, ListType, Map, Patch, Schema, Shape, Struct, Text, Type, TypeId, TypeRef,
-};
+use crate::types::{Field, List, ListType, Map, Patch, Published, Schema, Shape, Struct, Text, Type, TypeId, TypeRef};
 
 /// The types of all built-in kinds.
 pub static BUILTIN: Schema = Schema::from_static(TYPES);
@@ -69,7 +67,7 @@ const fn s(text: &'static str) -> Text {
 }
 
 const fn t(name: &'static str, go: &'static str, description: &'static str, shape: Shape) -> Type {
-    Type { name: s(name), go: s(go), description: s(description), shape }
+    Type { name, go, description, default: None, shape }
 }
 
 const fn object(fields: &'static [Field], atomic: bool) -> Shape {
@@ -87,36 +85,29 @@ const fn list(item: u32, item_pointer: bool, list_type: ListType) -> Shape {
 const NO_PATCH: Patch = patch(false, false, false, "");
 
 const fn patch(merge: bool, retain_keys: bool, replace: bool, key: &'static str) -> Patch {
-    Patch { merge, retain_keys, replace, key: s(key) }
+    Patch { merge, retain_keys, replace, key }
 }
 
-#[expect(clippy::too_many_arguments, reason = "one argument per column of the table it prints")]
+const fn p(
+    place: u16,
+    embedded: &'static str,
+    description: &'static str,
+    default: Option<&'static str>,
+    patch: Patch,
+) -> Published {
+    Published { place, embedded, description, default, patch }
+}
+
 const fn f(
     name: &'static str,
-    place: u16,
     ty: u32,
     pointer: bool,
     omit_empty: bool,
     omit_zero: bool,
     required: bool,
-    embedded: &'static str,
-    description: &'static str,
-    default: FieldDefault,
-    patch: Patch,
+    published: &'static Published,
 ) -> Field {
-    Field {
-        name: s(name),
-        place,
-        ty: TypeId(ty),
-        pointer,
-        omit_empty,
-        omit_zero,
-        required,
-        embedded: s(embedded),
-        description: s(description),
-        default,
-        patch,
-    }
+    Field { name: s(name), ty: TypeId(ty), pointer, omit_empty, omit_zero, required, published }
 }
 
 include!(concat!(env!("OUT_DIR"), "/facts.rs"));
@@ -129,16 +120,16 @@ mod tests {
     fn fields_know_how_they_merge() {
         let spec = type_named("io.k8s.api.core.v1.PodSpec").unwrap();
         let containers = spec.field("containers").unwrap();
-        assert!(containers.required && containers.patch.merge && containers.patch.key == "name");
+        assert!(containers.required && containers.published.patch.merge && containers.published.patch.key == "name");
         let volumes = spec.field("volumes").unwrap();
-        assert!(volumes.patch.merge && volumes.patch.retain_keys);
+        assert!(volumes.published.patch.merge && volumes.published.patch.retain_keys);
         let Shape::List(list) = spec.to(containers.ty).shape() else { panic!("a list") };
         assert_eq!(list.list_type, ListType::Map(vec![s("name")].into()));
         let ports = type_named("io.k8s.api.core.v1.Container").unwrap().child("ports").unwrap();
         let Shape::List(list) = ports.shape() else { panic!("a list") };
         assert_eq!(list.list_type, ListType::Map(vec![s("containerPort"), s("protocol")].into()));
         let protocol = ports.item().unwrap().field("protocol").unwrap();
-        assert!(matches!(protocol.default, FieldDefault::Text("\"TCP\"")));
+        assert_eq!(protocol.published.default, Some("\"TCP\""));
     }
 
     #[test]

@@ -121,7 +121,7 @@ fn form(value: Option<&Value>, ty: Option<TypeRef<'_>>, around: &Value, nilable:
     let Some(ty) = ty else { return plain(value) };
     match (ty.shape(), value) {
         (_, None) if nilable => Form::null(),
-        (Shape::Struct(_), _) => match COLUMNS.get(&*ty.get().name) {
+        (Shape::Struct(_), _) => match COLUMNS.get(ty.get().name) {
             Some(columns) => Form::Object(fields(columns, value.unwrap_or(&Value::Null), ty, around)),
             None => plain(value),
         },

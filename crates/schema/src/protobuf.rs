@@ -75,7 +75,7 @@ pub fn open(bytes: &[u8]) -> Result<Envelope<'_>> {
 
 /// Reads the message of an object of a built-in type.
 pub fn read(raw: &[u8], ty: TypeRef<'_>) -> Result<Value> {
-    let message = message_of(&ty.get().name).ok_or_else(|| broken("the kind has no protobuf form"))?;
+    let message = message_of(ty.get().name).ok_or_else(|| broken("the kind has no protobuf form"))?;
     let mut fields = Map::new();
     read_fields(raw, message, ty, &mut fields, 0)?;
     Ok(Value::Object(fields))
@@ -266,7 +266,7 @@ fn read_message(bytes: &[u8], message: &'static Message, ty: TypeRef<'_>, depth:
 }
 
 fn read_nested(bytes: &[u8], ty: TypeRef<'_>, depth: usize) -> Result<Value> {
-    let message = message_of(&ty.get().name).ok_or_else(|| broken("a field of unknown type"))?;
+    let message = message_of(ty.get().name).ok_or_else(|| broken("a field of unknown type"))?;
     let mut fields = Map::new();
     read_fields(bytes, message, ty, &mut fields, depth + 1)?;
     Ok(Value::Object(fields))

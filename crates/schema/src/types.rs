@@ -42,11 +42,13 @@ impl TypeId {
 #[derive(Debug, Clone)]
 pub struct Type {
     /// OpenAPI name (`io.k8s.api.core.v1.PodSpec`), or the Go form for lists and maps; empty for custom kinds.
-    pub name: Text,
+    pub name: &'static str,
     /// How Go prints this type in decoding errors (`v1.PodSpec`, `[]string`); empty for custom kinds.
-    pub go: Text,
+    pub go: &'static str,
     /// What the type is for, as published in OpenAPI.
-    pub description: Text,
+    pub description: &'static str,
+    /// What an absent value becomes (custom kinds only).
+    pub default: Option<Arc<Value>>,
     /// What values of it look like.
     pub shape: Shape,
 }
@@ -136,13 +138,11 @@ pub enum ListType {
     Map(Cow<'static, [Text]>),
 }
 
-/// One field of a [`Struct`].
+/// One field of a [`Struct`]. Custom kinds have many, so what only built-in ones have stands apart.
 #[derive(Debug, Clone)]
 pub struct Field {
     /// JSON name.
     pub name: Text,
-    /// Which field of its Go struct it is, counted from 0: the order in which Kubernetes prints them.
-    pub place: u16,
     /// Type of the value.
     pub ty: TypeId,
     /// A pointer in Go: a zero value that was given is kept.
@@ -153,26 +153,34 @@ pub struct Field {
     pub omit_zero: bool,
     /// Required by the published schema.
     pub required: bool,
+    /// What Kubernetes publishes of it.
+    pub published: &'static Published,
+}
+
+/// What Kubernetes publishes of a field of its own kinds, beside its type.
+#[derive(Debug)]
+pub struct Published {
+    /// Which field of its Go struct it is, counted from 0: the order in which Kubernetes prints them.
+    pub place: u16,
     /// Embedded Go structs on the way to the field, each with a dot: Go names them in errors.
-    pub embedded: Text,
+    pub embedded: &'static str,
     /// What the field is for, as published in OpenAPI.
-    pub description: Text,
-    /// Default in the published schema, as JSON text (built-in) or value (custom).
-    pub default: FieldDefault,
+    pub description: &'static str,
+    /// Default in the published schema, as JSON text.
+    pub default: Option<&'static str>,
     /// How a strategic merge patch treats it.
     pub patch: Patch,
 }
 
-/// Default of a field in the published schema.
-#[derive(Debug, Clone, Default)]
-pub enum FieldDefault {
-    /// No default.
-    #[default]
-    None,
-    /// JSON text.
-    Text(&'static str),
-    /// A value.
-    Value(Arc<Value>),
+impl Published {
+    /// Nothing: what is known of the fields of custom kinds.
+    pub const NOTHING: &'static Published = &Published {
+        place: 0,
+        embedded: "",
+        description: "",
+        default: None,
+        patch: Patch { merge: false, retain_keys: false, replace: false, key: "" },
+    };
 }
 
 /// How a strategic merge patch treats a field.
@@ -185,7 +193,7 @@ pub struct Patch {
     /// `replace`: replaced although it is an object.
     pub replace: bool,
     /// Name of the field that tells list items apart; empty for none.
-    pub key: Text,
+    pub key: &'static str,
 }
 
 /// A type and its arena.
@@ -259,6 +267,14 @@ impl<'a> TypeRef<'a> {
     pub fn field(self, name: &str) -> Option<&'a Field> {
         let fields = self.fields();
         fields.binary_search_by(|f| (*f.name).cmp(name)).ok().map(|at| &fields[at])
+    }
+
+    /// What an absent field becomes, by the published schema or that of a custom kind.
+    pub fn default_of(self, field: &Field) -> Option<Cow<'a, Value>> {
+        match field.published.default {
+            Some(text) => serde_json::from_str(text).ok().map(Cow::Owned),
+            None => self.to(field.ty).get().default.as_deref().map(Cow::Borrowed),
+        }
     }
 
     /// Type of the field called `name`, or of the values of a map.

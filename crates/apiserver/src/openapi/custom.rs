@@ -42,7 +42,7 @@ pub(super) fn schema(definition: &Value, version: &str, dialect: Dialect, metada
 /// What all kinds say of their version and kind.
 pub(super) fn about_type(name: &str) -> &'static str {
     let namespaces = facts::kind_type("v1", "Namespace").expect("a built-in kind");
-    namespaces.field(name).map_or("", |field| &field.description)
+    namespaces.field(name).map_or("", |field| field.published.description)
 }
 
 struct Scribe<'a> {

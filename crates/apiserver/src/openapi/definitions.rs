@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use serde_json::{Map, Value, json};
 use setpoint_schema::facts::{self, BUILTIN};
-use setpoint_schema::types::{Field, FieldDefault, List, ListType, Patch, Shape, Struct, TypeRef};
+use setpoint_schema::types::{Field, List, ListType, Patch, Shape, Struct, TypeRef};
 use setpoint_schema::{Edit, Kind, builtin};
 
 use super::custom;
@@ -182,7 +182,7 @@ impl<'a> Definitions<'a> {
             Shape::Struct(shape) => self.structure(ty, shape, 0),
             _ => scalar(ty.shape(), self.dialect),
         };
-        describe(&mut value, &ty.get().description);
+        describe(&mut value, ty.get().description);
         value
     }
 
@@ -208,7 +208,7 @@ impl<'a> Definitions<'a> {
         value.set("required", vec!["items"]);
         if let Some(properties) = value.child("properties") {
             for name in ["apiVersion", "kind"] {
-                let text = kind.root_type().field(name).map_or("", |field| &field.description);
+                let text = kind.root_type().field(name).map_or("", |field| field.published.description);
                 properties.child(name).into_iter().for_each(|field| describe(field, text));
             }
         }
@@ -245,15 +245,15 @@ impl<'a> Definitions<'a> {
         // OpenAPI 3 ignores what stands beside a reference.
         if self.dialect == Dialect::V3
             && value.get("$ref").is_some()
-            && (default.is_some() || !field.description.is_empty())
+            && (default.is_some() || !field.published.description.is_empty())
         {
             value = json!({"allOf": [value]});
         }
         if let Some(default) = default {
             value.set("default", default);
         }
-        describe(&mut value, &field.description);
-        tell_patch(&mut value, &field.patch);
+        describe(&mut value, field.published.description);
+        tell_patch(&mut value, &field.published.patch);
         value
     }
 
@@ -266,7 +266,7 @@ impl<'a> Definitions<'a> {
             Shape::Struct(_) if !ty.get().name.is_empty() => self.named(ty),
             Shape::Struct(shape) => {
                 let mut value = self.structure(ty, shape, depth);
-                describe(&mut value, &ty.get().description);
+                describe(&mut value, ty.get().description);
                 value
             }
             Shape::Map(map) => {
@@ -331,12 +331,11 @@ impl<'a> Definitions<'a> {
         if self.dialect == Dialect::V2 {
             return None;
         }
-        match &field.default {
-            FieldDefault::Text(text) => serde_json::from_str(text).ok(),
-            FieldDefault::Value(value) => Some((**value).clone()),
-            FieldDefault::None if field.pointer || !is_builtin(owner) => None,
-            FieldDefault::None if is_loose_name(owner, field) => Some(json!("")),
-            FieldDefault::None => zero(ty, field.omit_empty),
+        match owner.default_of(field) {
+            Some(default) => Some(default.into_owned()),
+            None if field.pointer || !is_builtin(owner) => None,
+            None if is_loose_name(owner, field) => Some(json!("")),
+            None => zero(ty, field.omit_empty),
         }
     }
 }
@@ -359,7 +358,8 @@ fn is_builtin(ty: TypeRef<'_>) -> bool {
 fn is_loose_name(owner: TypeRef<'_>, field: &Field) -> bool {
     const REFERENCE: &str = "LocalObjectReference";
     field.name == "name"
-        && (owner.get().name.ends_with(".LocalObjectReference") || field.embedded.trim_end_matches('.') == REFERENCE)
+        && (owner.get().name.ends_with(".LocalObjectReference")
+            || field.published.embedded.trim_end_matches('.') == REFERENCE)
 }
 
 /// What Go has where nothing was given.
@@ -408,6 +408,6 @@ fn tell_patch(value: &mut Value, patch: &Patch) {
         value.set("x-kubernetes-patch-strategy", strategy.join(","));
     }
     if !patch.key.is_empty() {
-        value.set("x-kubernetes-patch-merge-key", &*patch.key);
+        value.set("x-kubernetes-patch-merge-key", patch.key);
     }
 }

@@ -191,7 +191,7 @@ impl<'a> Scribe<'a, '_> {
         match facts::kind_type(&api_version(&part.group, &part.version), &part.kind) {
             None => json!({"type": "object"}),
             Some(ty) => {
-                self.definitions.tell_kind(&ty.get().name, &part.group, &part.version, &part.kind);
+                self.definitions.tell_kind(ty.get().name, &part.group, &part.version, &part.kind);
                 self.definitions.named(ty)
             }
         }

@@ -182,7 +182,7 @@ fn invalid_patch(shown: &str, why: &str) -> Box<Status> {
 fn go_order<'a>(value: &'a Value, ty: TypeRef<'_>) -> Json<'a> {
     match value {
         Value::Object(fields) => {
-            let place = |name: &str| ty.field(name).map_or(u16::MAX, |field| field.place);
+            let place = |name: &str| ty.field(name).map_or(u16::MAX, |field| field.published.place);
             let mut ordered: Vec<(&String, &Value)> = fields.iter().collect();
             ordered.sort_by_cached_key(|(name, _)| place(name));
             let ordered = ordered.into_iter().map(|(name, value)| {

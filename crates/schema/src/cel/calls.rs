@@ -1,8 +1,8 @@
 //! The functions themselves, by name. Those that are operators stand here.
 
 use super::EvalError;
-use super::declared::Kind;
 use super::equality::{compare, equal, same_key, same_place};
+use super::reading::Reading;
 use super::value::{List, Made, Map, Value};
 use super::{convert, lists, network, patterns, resources, strings, times};
 
@@ -115,9 +115,9 @@ fn join<'a>(a: &List<'a>, b: &List<'a>) -> Evaluated<'a> {
     if a.len() + b.len() > LIST_ITEMS_MAX {
         return Err(EvalError::CostExceeded);
     }
-    let declared = a.unordered();
+    let reading = a.unordered();
     let mut items = a.items()?;
-    let Some(Kind::List { order, .. }) = declared.map(|declared| &declared.kind) else {
+    let Some(order) = reading.and_then(Reading::unordered) else {
         items.extend(b.items()?);
         return Ok(Value::list(items));
     };
@@ -134,7 +134,7 @@ fn join<'a>(a: &List<'a>, b: &List<'a>) -> Evaluated<'a> {
             None => items.push(item),
         }
     }
-    Ok(Value::List(List::Items(Made::shared(items), declared)))
+    Ok(Value::List(List::Items(Made::shared(items), reading)))
 }
 
 fn subtract<'a>(args: &[Value<'a>]) -> Evaluated<'a> {

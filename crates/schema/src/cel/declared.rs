@@ -15,62 +15,28 @@ const DURATION_BYTES_MAX: i64 = 32;
 const DATE_TIME_BYTES_MAX: i64 = 32;
 const DATE_BYTES: i64 = 12;
 
-/// A schema as expressions see it.
+/// A schema as expressions are checked against it. Needed until they are compiled; evaluating them needs a
+/// [`Reading`](super::Reading) only.
 #[derive(Debug)]
 pub struct Declared {
     pub(super) ty: Type,
-    pub(super) kind: Kind,
+    pub(super) inside: Inside,
     /// Whether expressions can see values of it at all.
     pub(super) visible: bool,
-    pub(super) nullable: bool,
     /// The most characters, items or entries.
     pub(super) size_max: u64,
     /// The shortest JSON text.
-    pub(super) json_min: i64,
+    json_min: i64,
 }
 
-/// What values look like.
+/// What is inside of values.
 #[derive(Debug)]
-pub(super) enum Kind {
-    /// Anything at all, told by the value itself.
-    Any,
-    IntOrString,
-    Bool,
-    Int,
-    Double,
-    String,
-    Bytes,
-    Duration,
-    Date,
-    DateTime,
-    List {
-        items: Arc<Declared>,
-        order: Order,
-    },
-    Map {
-        values: Arc<Declared>,
-    },
-    Object {
-        properties: BTreeMap<String, Arc<Declared>>,
-    },
-    /// Kept without being known; can only be compared.
-    Preserved,
+pub(super) enum Inside {
+    Nothing,
+    List(Arc<Declared>),
+    Map(Arc<Declared>),
+    Object(BTreeMap<String, Arc<Declared>>),
 }
-
-/// What the items of a list have to do with each other.
-#[derive(Debug, PartialEq)]
-pub(super) enum Order {
-    /// They have an order.
-    Atomic,
-    /// They have no order, and none is there twice.
-    Set,
-    /// They are told apart by these fields.
-    Map(Vec<String>),
-}
-
-/// The schema of values of which nothing is known beforehand.
-pub(super) static ANY: Declared =
-    Declared { ty: Type::Dyn, kind: Kind::Any, visible: true, nullable: true, size_max: u64::MAX, json_min: 0 };
 
 impl Declared {
     /// A whole object: its fields, and what every object has.
@@ -81,11 +47,6 @@ impl Declared {
     /// A part of an object, or an object of its own inside of another.
     pub fn part(schema: &Json, is_object: bool) -> Arc<Self> {
         Arc::new(Self::of(schema, "selfType", is_object))
-    }
-
-    /// Values of which nothing is known beforehand.
-    pub fn any() -> &'static Self {
-        &ANY
     }
 
     /// The type of its values.
@@ -100,18 +61,17 @@ impl Declared {
 
     /// The schema of a property, by its own name.
     pub fn property(&self, name: &str) -> Option<&Arc<Self>> {
-        match &self.kind {
-            Kind::Object { properties } => properties.get(name),
+        match &self.inside {
+            Inside::Object(properties) => properties.get(name),
             _ => None,
         }
     }
 
     /// The schema of the items of a list or the values of a map.
     pub fn items(&self) -> Option<&Arc<Self>> {
-        match &self.kind {
-            Kind::List { items, .. } => Some(items),
-            Kind::Map { values } => Some(values),
-            _ => None,
+        match &self.inside {
+            Inside::List(inner) | Inside::Map(inner) => Some(inner),
+            Inside::Nothing | Inside::Object(_) => None,
         }
     }
 
@@ -125,21 +85,19 @@ impl Declared {
         self.size_max
     }
 
-    fn new(ty: Type, kind: Kind, size_max: i64, json_min: i64) -> Self {
-        Self { ty, kind, visible: true, nullable: false, size_max: size_max.max(0).unsigned_abs(), json_min }
+    fn new(ty: Type, inside: Inside, size_max: i64, json_min: i64) -> Self {
+        Self { ty, inside, visible: true, size_max: size_max.max(0).unsigned_abs(), json_min }
+    }
+
+    fn scalar(ty: Type, size_max: i64, json_min: i64) -> Self {
+        Self::new(ty, Inside::Nothing, size_max, json_min)
     }
 
     fn of(schema: &Json, name: &str, is_resource: bool) -> Self {
-        let mut declared = Self::typed(schema, name, is_resource);
-        declared.nullable = schema.flag("nullable");
-        declared
-    }
-
-    fn typed(schema: &Json, name: &str, is_resource: bool) -> Self {
         let length = schema.get("maxLength").and_then(Json::as_i64).map(|length| length.max(0));
         if schema.flag("x-kubernetes-int-or-string") {
             let size = length.map_or(REQUEST_BYTES_MAX - 2, |length| length * 4);
-            return Self::new(Type::Dyn, Kind::IntOrString, size, 1);
+            return Self::scalar(Type::Dyn, size, 1);
         }
         match schema.text("type") {
             "array" => Self::list(schema, name),
@@ -148,10 +106,10 @@ impl Declared {
                 _ => Self::object(schema, name, is_resource),
             },
             "string" => match schema.text("format") {
-                "byte" => Self::new(Type::Bytes, Kind::Bytes, length.unwrap_or(REQUEST_BYTES_MAX - 2), 2),
-                "duration" => Self::new(Type::Duration, Kind::Duration, DURATION_BYTES_MAX, 3),
-                "date" => Self::new(Type::Timestamp, Kind::Date, DATE_BYTES, DATE_BYTES),
-                "date-time" => Self::new(Type::Timestamp, Kind::DateTime, DATE_TIME_BYTES_MAX, 21),
+                "byte" => Self::scalar(Type::Bytes, length.unwrap_or(REQUEST_BYTES_MAX - 2), 2),
+                "duration" => Self::scalar(Type::Duration, DURATION_BYTES_MAX, 3),
+                "date" => Self::scalar(Type::Timestamp, DATE_BYTES, DATE_BYTES),
+                "date-time" => Self::scalar(Type::Timestamp, DATE_TIME_BYTES_MAX, 21),
                 _ => {
                     let allowed = schema.get("enum").and_then(Json::as_array).filter(|all| !all.is_empty());
                     let longest =
@@ -161,13 +119,13 @@ impl Declared {
                         (None, Some(longest)) => i64::try_from(longest).unwrap_or(i64::MAX),
                         (None, None) => REQUEST_BYTES_MAX - 2,
                     };
-                    Self::new(Type::String, Kind::String, size, 2)
+                    Self::scalar(Type::String, size, 2)
                 }
             },
-            "boolean" => Self::new(Type::Bool, Kind::Bool, 0, 4),
-            "number" => Self::new(Type::Double, Kind::Double, 0, 1),
-            "integer" => Self::new(Type::Int, Kind::Int, 0, 1),
-            _ => Self { visible: false, ..Self::new(Type::Dyn, Kind::Preserved, 0, 0) },
+            "boolean" => Self::scalar(Type::Bool, 0, 4),
+            "number" => Self::scalar(Type::Double, 0, 1),
+            "integer" => Self::scalar(Type::Int, 0, 1),
+            _ => Self { visible: false, ..Self::scalar(Type::Dyn, 0, 0) },
         }
     }
 
@@ -176,16 +134,8 @@ impl Declared {
         let items = Self::of(inner, &format!("{name}.@idx"), inner.flag("x-kubernetes-embedded-resource"));
         let given = schema.get("maxItems").and_then(Json::as_i64);
         let size = given.unwrap_or((REQUEST_BYTES_MAX - 2) / (items.json_min + 1));
-        let order = match schema.text("x-kubernetes-list-type") {
-            "set" => Order::Set,
-            "map" => {
-                let keys = schema.get("x-kubernetes-list-map-keys").and_then(Json::as_array);
-                Order::Map(keys.into_iter().flatten().filter_map(Json::as_str).map(str::to_owned).collect())
-            }
-            _ => Order::Atomic,
-        };
         let (ty, visible) = (Type::list(items.ty.clone()), items.visible);
-        Self { visible, ..Self::new(ty, Kind::List { items: Arc::new(items), order }, size, 2) }
+        Self { visible, ..Self::new(ty, Inside::List(Arc::new(items)), size, 2) }
     }
 
     fn map(schema: &Json, values: &Json, name: &str) -> Self {
@@ -194,7 +144,7 @@ impl Declared {
         let given = schema.get("maxProperties").and_then(Json::as_i64);
         let size = given.unwrap_or((REQUEST_BYTES_MAX - 2) / (values.json_min + 6));
         let (ty, visible) = (Type::map(Type::String, values.ty.clone()), values.visible);
-        Self { visible, ..Self::new(ty, Kind::Map { values: Arc::new(values) }, size, 2) }
+        Self { visible, ..Self::new(ty, Inside::Map(Arc::new(values)), size, 2) }
     }
 
     fn object(schema: &Json, name: &str, is_resource: bool) -> Self {
@@ -218,19 +168,19 @@ impl Declared {
         let mut fields = Vec::new();
         for (field, declared) in properties.iter().filter(|(_, declared)| declared.visible) {
             if let Some(escaped) = escape(field) {
-                fields.push((escaped, declared.ty.clone()));
+                fields.push((escaped.into_owned(), declared.ty.clone()));
             }
             if required.contains(&field.as_str()) && !schema["properties"][field].has("default") {
                 json_min += i64::try_from(field.len()).unwrap_or(i64::MAX) + declared.json_min + 4;
             }
         }
         // The sizes of objects are lost when upstream names their types.
-        Self::new(Type::object(name, fields), Kind::Object { properties }, 0, json_min)
+        Self::new(Type::object(name, fields), Inside::Object(properties), 0, json_min)
     }
 }
 
 /// Whether a schema describes all that every object has.
-fn knows_metadata(schema: &Json) -> bool {
+pub(crate) fn knows_metadata(schema: &Json) -> bool {
     let ty = |path: &[&str]| path.iter().fold(schema, |inner, field| &inner["properties"][field]).text("type");
     ty(&["kind"]) == "string"
         && ty(&["apiVersion"]) == "string"

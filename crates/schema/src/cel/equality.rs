@@ -1,12 +1,13 @@
 //! Whether values are equal, and which comes first.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::HashSet;
 
 use serde_json::Value as Json;
 
 use super::EvalError;
-use super::declared::{Kind, Order};
+use super::reading::{Kind, Order, Reading};
 use super::value::{List, Map, Value};
 
 type Evaluated<T> = Result<T, EvalError>;
@@ -35,7 +36,7 @@ pub(super) fn equal(a: &Value<'_>, b: &Value<'_>) -> Evaluated<bool> {
         (Value::Map(a), Value::Map(b)) => maps(a, b)?,
         (Value::Preserved(a), Value::Preserved(b)) => a == b,
         (Value::List(list), _) if list.is_of_object() => return Err(EvalError::no_such_overload()),
-        (Value::Map(Map::Json(_, declared)), _) if !matches!(declared.kind, Kind::Any) => {
+        (Value::Map(Map::Json(_, reading)), _) if !reading.is_any() => {
             return Err(EvalError::no_such_overload());
         }
         _ => false,
@@ -93,7 +94,7 @@ fn lists(a: &List<'_>, b: &List<'_>) -> Evaluated<bool> {
     if a.len() != b.len() {
         return Ok(false);
     }
-    let Some(declared) = a.unordered() else {
+    let Some(order) = a.unordered().and_then(Reading::unordered) else {
         for place in 0..a.len() {
             if !equal(&a.get(place)?, &b.get(place)?)? {
                 return Ok(false);
@@ -101,8 +102,7 @@ fn lists(a: &List<'_>, b: &List<'_>) -> Evaluated<bool> {
         }
         return Ok(true);
     };
-    let Kind::List { order, .. } = &declared.kind else { return Ok(false) };
-    if *order == Order::Set
+    if order == Order::Set
         && let (List::Json(a, _), List::Json(b, _)) = (a, b)
     {
         let known: HashSet<&Json> = a.iter().collect();
@@ -125,11 +125,11 @@ fn lists(a: &List<'_>, b: &List<'_>) -> Evaluated<bool> {
 }
 
 /// Whether two items take the same place in a list without order.
-pub(super) fn same_place(order: &Order, a: &Value<'_>, b: &Value<'_>) -> Evaluated<bool> {
+pub(super) fn same_place(order: Order<'_>, a: &Value<'_>, b: &Value<'_>) -> Evaluated<bool> {
     match (order, a, b) {
         (Order::Map(keys), Value::Map(a), Value::Map(b)) => {
             for key in keys {
-                let key = super::escape::escape(key).unwrap_or_else(|| key.clone());
+                let key = super::escape::escape(key).unwrap_or(Cow::Borrowed(key));
                 let same = match (a.find_text(&key)?, b.find_text(&key)?) {
                     (Some(a), Some(b)) => equal(&a, &b)?,
                     (None, None) => true,
@@ -149,10 +149,10 @@ fn maps(a: &Map<'_>, b: &Map<'_>) -> Evaluated<bool> {
     if a.len() != b.len() {
         return Ok(false);
     }
-    if let Map::Json(map, declared) = a
-        && let Kind::Object { properties } = &declared.kind
+    if let Map::Json(map, reading) = a
+        && reading.kind() == Kind::Object
     {
-        return objects(map, a, properties, b);
+        return objects(map, a, *reading, b);
     }
     for key in a.keys() {
         let (Some(a), Some(b)) = (a.find(&key)?, b.find(&key)?) else { return Ok(false) };
@@ -163,14 +163,9 @@ fn maps(a: &Map<'_>, b: &Map<'_>) -> Evaluated<bool> {
     Ok(true)
 }
 
-fn objects(
-    map: &serde_json::Map<String, Json>,
-    a: &Map<'_>,
-    properties: &std::collections::BTreeMap<String, std::sync::Arc<super::Declared>>,
-    b: &Map<'_>,
-) -> Evaluated<bool> {
+fn objects(map: &serde_json::Map<String, Json>, a: &Map<'_>, reading: Reading<'_>, b: &Map<'_>) -> Evaluated<bool> {
     for (key, value) in map {
-        if properties.contains_key(key) {
+        if reading.property(key).is_some() {
             // Upstream looks the property up by its own name as if it were escaped.
             match (a.find_text(key)?, b.find_text(key)?) {
                 (Some(a), Some(b)) if !equal(&a, &b)? => return Ok(false),

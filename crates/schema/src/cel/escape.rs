@@ -30,17 +30,25 @@ pub(super) const RESERVED: &[&str] = &[
 const ESCAPES: &[(&str, &str)] = &[("__underscores__", "__"), ("__dot__", "."), ("__dash__", "-"), ("__slash__", "/")];
 
 /// The name of a property as expressions write it; None if they can't.
-pub(crate) fn escape(name: &str) -> Option<String> {
+pub(crate) fn escape(name: &str) -> Option<Cow<'_, str>> {
     if RESERVED.contains(&name) {
-        return Some(format!("__{name}__"));
+        return Some(Cow::Owned(format!("__{name}__")));
     }
     let first = name.bytes().next()?;
+    if first.is_ascii_alphabetic() && name.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+        return Some(Cow::Borrowed(name));
+    }
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-/".contains(&byte);
     if !(first.is_ascii_alphabetic() || first == b'_') || !name.bytes().all(allowed) {
         return None;
     }
     let escaped = name.replace("__", "__underscores__").replace('.', "__dot__");
-    Some(escaped.replace('-', "__dash__").replace('/', "__slash__"))
+    Some(Cow::Owned(escaped.replace('-', "__dash__").replace('/', "__slash__")))
+}
+
+/// The words in the text of an expression that could name a property.
+pub(crate) fn identifiers(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).filter(|word| !word.is_empty())
 }
 
 /// The property that an expression means by a name; None if the name is no escaped one.

@@ -300,14 +300,14 @@ impl<'a> Machine<'a> {
         self.spend(1 + 1)?;
         let Value::List(more) = more? else { return Err(EvalError::no_such_overload()) };
         let gathered = std::mem::replace(&mut self.locals[place], Ok(Value::Null))?;
-        let Value::List(List::Items(mut items, declared)) = gathered else {
+        let Value::List(List::Items(mut items, reading)) = gathered else {
             return Err(EvalError::no_such_overload());
         };
         if items.len() + more.len() > LIST_ITEMS_MAX {
             return Err(EvalError::CostExceeded);
         }
         Arc::make_mut(&mut items).extend(more.items()?);
-        self.bounded(Value::List(List::Items(items, declared)))
+        self.bounded(Value::List(List::Items(items, reading)))
     }
 
     /// The value of a chain, without what its first step costs.
@@ -422,8 +422,8 @@ fn find<'a>(value: &Value<'a>, key: &Value<'_>, _test: bool) -> Result<Option<Va
                     return Err(EvalError::failed(message));
                 }
             };
-            if let (List::Json(_, declared), false) = (list, matches!(key, Value::Int(_)))
-                && declared.items().is_some()
+            if let (List::Json(_, reading), false) = (list, matches!(key, Value::Int(_)))
+                && reading.items().is_some()
             {
                 return Err(EvalError::failed(format!("unsupported index: {}", plain_index(key))));
             }

@@ -1,13 +1,9 @@
-//! Regular expressions.
-
-use regex::Regex;
+//! What expressions do with regular expressions.
 
 use super::EvalError;
 use super::calls::{Evaluated, Run, unfit};
 use super::value::Value;
-
-/// The most memory that a compiled pattern may take.
-const PATTERN_BYTES_MAX: usize = 1 << 20;
+use crate::regexp::Regexp;
 
 pub(super) fn run(name: &str) -> Option<Run> {
     Some(match name {
@@ -19,13 +15,8 @@ pub(super) fn run(name: &str) -> Option<Run> {
 }
 
 /// A pattern made ready.
-pub(super) fn compile(pattern: &str) -> Result<Regex, EvalError> {
-    let compiled = regex::RegexBuilder::new(pattern).size_limit(PATTERN_BYTES_MAX).build();
-    compiled.map_err(|_| EvalError::failed(complaint(pattern)))
-}
-
-fn complaint(pattern: &str) -> String {
-    crate::builtin::apiextensions::pattern::complaint(pattern).unwrap_or_else(|| "expression is too large".to_owned())
+pub(super) fn compile(pattern: &str) -> Result<Regexp, EvalError> {
+    Regexp::new(pattern).map_err(EvalError::failed)
 }
 
 fn matches<'a>(args: &[Value<'a>]) -> Evaluated<'a> {
@@ -44,7 +35,7 @@ fn illegal(error: EvalError) -> EvalError {
 fn find<'a>(args: &[Value<'a>]) -> Evaluated<'a> {
     let [Value::String(text), Value::String(pattern)] = args else { return unfit() };
     let pattern = compile(pattern.as_str()).map_err(illegal)?;
-    Ok(Value::text(pattern.find(text.as_str()).map_or("", |found| found.as_str())))
+    Ok(Value::text(pattern.find(text.as_str()).unwrap_or("")))
 }
 
 fn find_all<'a>(args: &[Value<'a>]) -> Evaluated<'a> {
@@ -55,6 +46,5 @@ fn find_all<'a>(args: &[Value<'a>]) -> Evaluated<'a> {
     };
     let pattern = compile(pattern.as_str()).map_err(illegal)?;
     let most = usize::try_from(most).unwrap_or(usize::MAX);
-    let found = pattern.find_iter(text.as_str()).take(most).map(|found| Value::text(found.as_str()));
-    Ok(Value::list(found.collect()))
+    Ok(Value::list(pattern.find_all(text.as_str(), most).into_iter().map(Value::text).collect()))
 }

@@ -10,6 +10,7 @@ use super::check::{Checked, Reference};
 use super::cost::Cost;
 use super::tree::{Expr, Id, Literal, Loop, Tree};
 use super::value::{Text, Value};
+use crate::regexp::Regexp;
 
 /// One step.
 #[derive(Debug)]
@@ -76,7 +77,7 @@ pub(super) struct Call {
     pub(super) eager: bool,
     pub(super) args: Box<[Step]>,
     /// A pattern that is constant, ready to be used.
-    pub(super) pattern: Option<Arc<regex::Regex>>,
+    pub(super) pattern: Option<Arc<Regexp>>,
 }
 
 #[derive(Debug)]

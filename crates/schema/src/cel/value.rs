@@ -1,5 +1,6 @@
 //! Values of expressions. What comes from an object is borrowed from its JSON and read as its schema says, when it is asked for.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -7,8 +8,8 @@ use serde_json::Value as Json;
 use setpoint_api::Quantity;
 
 use super::EvalError;
-use super::declared::{ANY, Declared, Kind, Order};
 use super::escape::unescape;
+use super::reading::{ANY, Kind, Reading};
 use super::semver::Semver;
 use super::time::Instant;
 use super::url::Url;
@@ -63,16 +64,16 @@ pub enum Text<'a> {
 #[derive(Debug, Clone)]
 pub enum List<'a> {
     /// Of the object, under the schema of the list.
-    Json(&'a [Json], &'a Declared),
+    Json(&'a [Json], Reading<'a>),
     /// Made while evaluating; the schema is that of the list that it was made from, if it says that order doesn't matter.
-    Items(Arc<Made<Value<'a>>>, Option<&'a Declared>),
+    Items(Arc<Made<Value<'a>>>, Option<Reading<'a>>),
 }
 
 /// A map, of the object or made while evaluating.
 #[derive(Debug, Clone)]
 pub enum Map<'a> {
     /// Of the object, under its schema.
-    Json(&'a serde_json::Map<String, Json>, &'a Declared),
+    Json(&'a serde_json::Map<String, Json>, Reading<'a>),
     /// Made while evaluating; each key is there once.
     Entries(Arc<Made<(Value<'a>, Value<'a>)>>),
 }
@@ -173,15 +174,15 @@ impl<'a> Value<'a> {
 
     /// JSON of which nothing is known beforehand.
     pub fn from_json(json: &'a Json) -> Evaluated<Self> {
-        Self::under(json, &ANY)
+        Self::under(json, ANY)
     }
 
     /// JSON as its schema says it is to be read.
-    pub fn under(json: &'a Json, declared: &'a Declared) -> Evaluated<Self> {
+    pub fn under(json: &'a Json, reading: Reading<'a>) -> Evaluated<Self> {
         let wrong = |what: &str| Err(EvalError::failed(format!("invalid data, expected {what}")));
-        match (&declared.kind, json) {
+        match (reading.kind(), json) {
             (Kind::Any, _) => Ok(Self::plain(json)),
-            (_, Json::Null) if declared.nullable => Ok(Self::Null),
+            (_, Json::Null) if reading.is_nullable() => Ok(Self::Null),
             (_, Json::Null) => Err(EvalError::failed("invalid data, got null for schema with nullable=false")),
             (Kind::String, Json::String(text)) => Ok(Self::String(Text::Borrowed(text))),
             (Kind::Bool, Json::Bool(value)) => Ok(Self::Bool(*value)),
@@ -190,19 +191,19 @@ impl<'a> Value<'a> {
                 None => wrong("int, got float64"),
             },
             (Kind::Double, Json::Number(number)) => Ok(Self::Double(number.as_f64().unwrap_or(f64::NAN))),
-            (Kind::Object { .. } | Kind::Map { .. }, Json::Object(map)) => Ok(Self::Map(Map::Json(map, declared))),
-            (Kind::List { .. }, Json::Array(items)) => Ok(Self::List(List::Json(items, declared))),
+            (Kind::Object | Kind::Map, Json::Object(map)) => Ok(Self::Map(Map::Json(map, reading))),
+            (Kind::List(_), Json::Array(items)) => Ok(Self::List(List::Json(items, reading))),
             (Kind::IntOrString, Json::String(text)) => Ok(Self::String(Text::Borrowed(text))),
             (Kind::IntOrString, Json::Number(number)) if number.is_i64() => {
                 Ok(Self::Int(number.as_i64().unwrap_or_default()))
             }
             (Kind::Preserved, _) => Ok(Self::Preserved(json)),
-            (Kind::Bytes | Kind::Duration | Kind::Date | Kind::DateTime, Json::String(text)) => {
-                Self::formatted(text, &declared.kind)
+            (kind @ (Kind::Bytes | Kind::Duration | Kind::Date | Kind::DateTime), Json::String(text)) => {
+                Self::formatted(text, kind)
             }
             (Kind::IntOrString, _) => wrong("XIntOrString value to be either a string or integer"),
-            (Kind::Object { .. } | Kind::Map { .. }, _) => wrong("a map for the provided schema with type=object"),
-            (Kind::List { .. }, _) => wrong("an array for the provided schema with type=array"),
+            (Kind::Object | Kind::Map, _) => wrong("a map for the provided schema with type=object"),
+            (Kind::List(_), _) => wrong("an array for the provided schema with type=array"),
             (Kind::Bool, other) => wrong(&format!("bool, got {}", go_type(other))),
             (Kind::Int, other) => wrong(&format!("int, got {}", go_type(other))),
             (Kind::Double, other) => wrong(&format!("float, got {}", go_type(other))),
@@ -219,12 +220,12 @@ impl<'a> Value<'a> {
                 None => Self::Double(number.as_f64().unwrap_or(f64::NAN)),
             },
             Json::String(text) => Self::String(Text::Borrowed(text)),
-            Json::Array(items) => Self::List(List::Json(items, &ANY)),
-            Json::Object(map) => Self::Map(Map::Json(map, &ANY)),
+            Json::Array(items) => Self::List(List::Json(items, ANY)),
+            Json::Object(map) => Self::Map(Map::Json(map, ANY)),
         }
     }
 
-    fn formatted(text: &str, kind: &Kind) -> Evaluated<Self> {
+    fn formatted(text: &str, kind: Kind<'_>) -> Evaluated<Self> {
         match kind {
             Kind::Bytes => super::base64::decode(text)
                 .map(|bytes| Self::Bytes(bytes.into()))
@@ -350,10 +351,10 @@ impl<'a> List<'a> {
     /// The item at a place that is there.
     pub fn get(&self, place: usize) -> Evaluated<Value<'a>> {
         match self {
-            Self::Json(items, declared) => {
+            Self::Json(items, reading) => {
                 let item =
                     items.get(place).ok_or_else(|| EvalError::failed(format!("index out of bounds: {place}")))?;
-                Value::under(item, declared.items().map_or(&ANY, |items| items))
+                Value::under(item, reading.items().unwrap_or(ANY))
             }
             Self::Items(items, _) => {
                 items.get(place).cloned().ok_or_else(|| EvalError::failed(format!("index out of bounds: {place}")))
@@ -367,15 +368,12 @@ impl<'a> List<'a> {
     }
 
     /// The schema that says that order doesn't matter.
-    pub(super) fn unordered(&self) -> Option<&'a Declared> {
-        let declared = match self {
-            Self::Json(_, declared) => *declared,
-            Self::Items(_, declared) => (*declared)?,
+    pub(super) fn unordered(&self) -> Option<Reading<'a>> {
+        let reading = match self {
+            Self::Json(_, reading) => *reading,
+            Self::Items(_, reading) => (*reading)?,
         };
-        match &declared.kind {
-            Kind::List { order: Order::Set | Order::Map(_), .. } => Some(declared),
-            _ => None,
-        }
+        reading.unordered().is_some().then_some(reading)
     }
 
     /// Whether it comes from the object, which is compared more strictly.
@@ -401,9 +399,9 @@ impl<'a> Map<'a> {
     /// The value of a key, if it is there.
     pub fn find(&self, key: &Value<'_>) -> Evaluated<Option<Value<'a>>> {
         match self {
-            Self::Json(_, declared) => match key.as_str() {
+            Self::Json(_, reading) => match key.as_str() {
                 Some(key) => self.find_text(key),
-                None if matches!(declared.kind, Kind::Any) => Ok(None),
+                None if reading.is_any() => Ok(None),
                 None => Err(EvalError::no_such_overload()),
             },
             Self::Entries(entries) => Ok(entries
@@ -416,21 +414,20 @@ impl<'a> Map<'a> {
     /// The value of a text as key, if it is there. A null is no property.
     pub fn find_text(&self, key: &str) -> Evaluated<Option<Value<'a>>> {
         match self {
-            Self::Json(map, declared) => {
-                let (json, inner): (_, &'a Declared) = match &declared.kind {
-                    Kind::Object { properties } => {
+            Self::Json(map, reading) => {
+                let (json, inner) = match reading.kind() {
+                    Kind::Object => {
                         let Some(name) = unescape(key) else { return Ok(None) };
-                        match (map.get(&*name), properties.get(&*name)) {
-                            (None | Some(Json::Null), _) | (_, None) => return Ok(None),
-                            (Some(json), Some(inner)) => (json, inner),
+                        match map.get(&*name) {
+                            None | Some(Json::Null) => return Ok(None),
+                            Some(json) => match reading.property(&name) {
+                                Some(inner) => (json, inner),
+                                None => return Ok(None),
+                            },
                         }
                     }
-                    Kind::Map { values } => match map.get(key) {
-                        Some(json) => (json, values),
-                        None => return Ok(None),
-                    },
                     _ => match map.get(key) {
-                        Some(json) => (json, &ANY),
+                        Some(json) => (json, reading.items().unwrap_or(ANY)),
                         None => return Ok(None),
                     },
                 };
@@ -445,14 +442,14 @@ impl<'a> Map<'a> {
     /// All keys, as expressions write them.
     pub fn keys(&self) -> Vec<Value<'a>> {
         match self {
-            Self::Json(map, declared) => {
-                let Kind::Object { properties } = &declared.kind else {
+            Self::Json(map, reading) => {
+                if reading.kind() != Kind::Object {
                     return map.keys().map(|key| Value::String(Text::Borrowed(key))).collect();
-                };
-                let known = map.keys().filter(|key| properties.contains_key(*key));
+                }
+                let known = map.keys().filter(|key| reading.property(key).is_some());
                 known
                     .map(|key| match super::escape::escape(key) {
-                        Some(escaped) if escaped != *key => Value::text(escaped),
+                        Some(Cow::Owned(escaped)) => Value::text(escaped),
                         _ => Value::String(Text::Borrowed(key)),
                     })
                     .collect()

@@ -30,7 +30,7 @@ impl PrinterColumn {
             None => Self::read(&json!({
                 "name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp",
                 "description": facts::type_named("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")
-                    .and_then(|meta| meta.field("creationTimestamp")).map_or("", |field| &field.description),
+                    .and_then(|meta| meta.field("creationTimestamp")).map_or("", |field| field.published.description),
             }))
             .into_iter()
             .collect(),

@@ -10,9 +10,10 @@ use setpoint_api::{BadValue, FieldError, Path};
 
 use super::correlation::{Correlation, find_item};
 use super::embedded::child;
+use super::reading::type_for;
 use super::rules::Validation;
 use super::tree::Place;
-use crate::cel::{Bindings, Budget, Declared, Environment, EvalError, Program};
+use crate::cel::{Bindings, Budget, Environment, EvalError, Program, Reading, Type};
 use crate::types::ListType;
 
 /// Longest message that an expression may make.
@@ -27,11 +28,10 @@ pub(super) fn check(new: &Value, old: Option<&Value>, root: Place<'_>) -> Vec<Fi
     walk.found
 }
 
-/// The rules of one schema, and what expressions see of its values.
+/// The rules of one schema.
 #[derive(Debug)]
 pub(super) struct Validations {
     rules: Box<[Validation]>,
-    declared: Arc<Declared>,
     programs: OnceLock<Box<[Compiled]>>,
 }
 
@@ -44,26 +44,27 @@ struct Compiled {
 
 impl Validations {
     /// The rules of a schema; None if it has none.
-    pub(super) fn read(schema: &Value, is_object: bool) -> Option<Self> {
+    pub(super) fn read(schema: &Value) -> Option<Self> {
         let rules = Validation::read_all(schema);
-        (!rules.is_empty()).then(|| Self {
-            rules,
-            declared: Declared::part(schema, is_object),
-            programs: OnceLock::new(),
-        })
+        (!rules.is_empty()).then(|| Self { rules, programs: OnceLock::new() })
     }
 
-    fn programs(&self) -> &[Compiled] {
-        self.programs.get_or_init(|| self.rules.iter().map(|rule| Compiled::new(rule, &self.declared)).collect())
+    /// The programs of the rules, which stand in this schema.
+    fn programs(&self, place: Place<'_>) -> &[Compiled] {
+        self.programs.get_or_init(|| {
+            let texts = self.rules.iter().flat_map(|rule| [&*rule.rule, &*rule.message_expression]);
+            let ty = type_for(place, texts);
+            self.rules.iter().map(|rule| Compiled::new(rule, &ty)).collect()
+        })
     }
 }
 
 impl Compiled {
-    fn new(rule: &Validation, declared: &Arc<Declared>) -> Self {
+    fn new(rule: &Validation, ty: &Type) -> Self {
         let mut environment = Environment::default();
-        environment.declare_schema("self", declared);
-        let old = declared.ty().clone();
-        environment.declare("oldSelf", if rule.optional_old_self { crate::cel::Type::optional(old) } else { old });
+        environment.declare("self", ty.clone());
+        let old = ty.clone();
+        environment.declare("oldSelf", if rule.optional_old_self { Type::optional(old) } else { old });
         let program = Program::compile(rule.rule.trim(), &environment);
         let uses_old = program.as_ref().is_ok_and(|program| program.uses("oldSelf"));
         let message = Some(&rule.message_expression).filter(|text| !text.is_empty());
@@ -163,7 +164,8 @@ impl Walk {
         ratchet: Ratchet<'_>,
     ) -> Result<(), Spent> {
         let ty = place.node().ty.name();
-        for (rule, compiled) in validations.rules.iter().zip(validations.programs()) {
+        let reading = Reading::new(place.tree(), place.id().0);
+        for (rule, compiled) in validations.rules.iter().zip(validations.programs(place)) {
             let program = match &compiled.rule {
                 Ok(program) => program,
                 Err(error) => {
@@ -174,8 +176,7 @@ impl Walk {
             if compiled.uses_old && old.is_none() && !rule.optional_old_self {
                 continue;
             }
-            let declared = &*validations.declared;
-            let outcome = bindings(new, old, declared, rule.optional_old_self).and_then(|bindings| {
+            let outcome = bindings(new, old, reading, rule.optional_old_self).and_then(|bindings| {
                 program.evaluate(&bindings, &mut self.budget).map(|value| value.as_bool() == Some(true))
             });
             match outcome {
@@ -202,7 +203,7 @@ impl Walk {
             };
             let unchanged = !compiled.uses_old && ratchet.is_unchanged();
             let message = match &compiled.message {
-                Some(program) => self.message(program, new, old, declared, rule),
+                Some(program) => self.message(program, new, old, reading, rule),
                 None => Ok(None),
             };
             let shown = match new {
@@ -231,10 +232,10 @@ impl Walk {
         program: &Program,
         new: &Value,
         old: Option<&Value>,
-        declared: &Declared,
+        reading: Reading<'_>,
         rule: &Validation,
     ) -> Result<Option<String>, String> {
-        let made = bindings(new, old, declared, rule.optional_old_self).and_then(|bindings| {
+        let made = bindings(new, old, reading, rule.optional_old_self).and_then(|bindings| {
             program.evaluate(&bindings, &mut self.budget).map(|value| value.as_str().map(|text| text.trim().to_owned()))
         });
         match made {
@@ -262,13 +263,13 @@ impl Walk {
 fn bindings<'a>(
     new: &'a Value,
     old: Option<&'a Value>,
-    declared: &'a Declared,
+    reading: Reading<'a>,
     optional: bool,
 ) -> Result<Bindings<'a>, EvalError> {
     use crate::cel::Value as Seen;
     let mut bindings = Bindings::default();
-    bindings.bind("self", Seen::under(new, declared)?);
-    let old = old.map(|old| Seen::under(old, declared)).transpose()?;
+    bindings.bind("self", Seen::under(new, reading)?);
+    let old = old.map(|old| Seen::under(old, reading)).transpose()?;
     match (old, optional) {
         (old, true) => bindings.bind("oldSelf", Seen::Optional(old.map(Arc::new))),
         (Some(old), false) => bindings.bind("oldSelf", old),

@@ -38,7 +38,7 @@ impl<'a> Part<'a> {
     pub(super) fn property(self, name: &str) -> Option<Part<'a>> {
         match self {
             Self::Place(place) if place.node().embedded && name == "metadata" => {
-                place.facet()?.metadata.as_ref().map(Part::Nested)
+                place.facet()?.metadata.as_deref().map(Part::Nested)
             }
             Self::Place(place) => place.field(name).map(Part::Place),
             Self::Nested(nested) => {

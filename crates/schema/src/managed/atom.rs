@@ -1,10 +1,12 @@
 //! What a type means for ownership: which values are one field, and which have fields of their own.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 use setpoint_api::quote::quote;
 
 use super::element::Element;
-use crate::types::{FieldDefault, ListType, Shape, Text, TypeRef};
+use crate::types::{ListType, Shape, Text, TypeRef};
 
 /// What is known about a value.
 #[derive(Debug, Clone, Copy)]
@@ -219,12 +221,7 @@ impl ListAtom<'_> {
 
     fn key_default(&self, key: &str) -> Option<Value> {
         let Form::Typed { ty, .. } = self.item else { return None };
-        match &ty.field(key)?.default {
-            FieldDefault::None => None,
-            FieldDefault::Text(text) => serde_json::from_str(text).ok(),
-            FieldDefault::Value(value) => Some((**value).clone()),
-        }
-        .filter(|default| !default.is_null())
+        ty.default_of(ty.field(key)?).filter(|default| !default.is_null()).map(Cow::into_owned)
     }
 }
 

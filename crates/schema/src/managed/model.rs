@@ -1,7 +1,6 @@
 //! Random writes by several managers, compared with an obvious model: objects and ownership as plain sets of full paths,
 //! computed from scratch by the definitions. The order of lists is not modelled.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
@@ -9,7 +8,7 @@ use proptest::sample::select;
 use serde_json::{Map as Object, Value, json};
 
 use super::{ApplyError, Managers, OnConflict, OneVersion, Operation, Write};
-use crate::types::{Field, FieldDefault, List, ListType, Map, Patch, Schema, Shape, Struct, Type, TypeId};
+use crate::types::{Field, List, ListType, Map, Published, Schema, Shape, Struct, Type, TypeId};
 
 /// A type of the model.
 #[derive(Debug, Clone)]
@@ -242,7 +241,7 @@ fn build(ty: &Ty, types: &mut Vec<Type>) -> TypeId {
 }
 
 fn push(shape: Shape, types: &mut Vec<Type>) -> TypeId {
-    types.push(Type { name: Cow::Borrowed(""), go: Cow::Borrowed(""), description: Cow::Borrowed(""), shape });
+    types.push(Type { name: "", go: "", description: "", default: None, shape });
     TypeId(types.len() as u32 - 1)
 }
 
@@ -252,13 +251,9 @@ fn new_field(name: &'static str, ty: TypeId) -> Field {
         ty,
         pointer: true,
         omit_empty: true,
-        place: 0,
         omit_zero: false,
         required: false,
-        embedded: Cow::Borrowed(""),
-        description: Cow::Borrowed(""),
-        default: FieldDefault::None,
-        patch: Patch::default(),
+        published: Published::NOTHING,
     }
 }
 

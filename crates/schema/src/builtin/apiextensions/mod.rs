@@ -8,7 +8,6 @@ mod conversion;
 mod definition;
 mod field_path;
 mod format;
-pub(crate) mod pattern;
 mod rule;
 mod schema;
 mod schema_default;

@@ -41,7 +41,8 @@ impl<'t> Level<'t> {
             let name = quote(name);
             PatchError::Unforeseen(format!("unable to find api field in struct {owner} for the json field {name}"))
         })?;
-        let rule = Rule { merge: field.patch.merge, replace: field.patch.replace, key: &field.patch.key };
+        let patch = &field.published.patch;
+        let rule = Rule { merge: patch.merge, replace: patch.replace, key: patch.key };
         Ok((Self { ty: self.ty.to(field.ty), pointer: field.pointer }, rule))
     }
 
