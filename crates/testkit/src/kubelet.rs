@@ -43,7 +43,7 @@ pub const OUTCOME: &str = "testkit/outcome";
 /// ```
 #[derive(Debug, Clone)]
 pub struct Kubelet {
-    /// The node that pods without one are bound to. Without it they are left alone: they are the scheduler's.
+    /// The node that pods without one are bound to, unless their affinity names another. Without it they are left alone: they are the scheduler's.
     pub node: Option<String>,
     /// How long a pod needs to start.
     pub startup: Duration,
@@ -58,7 +58,7 @@ impl Default for Kubelet {
 }
 
 impl Kubelet {
-    /// One that plays the scheduler, too: it binds every pod to this node.
+    /// One that plays the scheduler, too: it binds every pod to this node, unless the pod's affinity names another.
     pub fn binding_to(node: &str) -> Kubelet {
         Kubelet { node: Some(node.to_owned()), ..Kubelet::default() }
     }
@@ -96,7 +96,8 @@ impl Kubelet {
             return Step::Nothing;
         }
         if pod.spec.as_ref().is_none_or(|spec| spec.node_name.is_none()) {
-            return self.node.clone().map_or(Step::Nothing, Step::Bind);
+            let node = self.node.clone().map(|node| only_node(pod).unwrap_or(node));
+            return node.map_or(Step::Nothing, Step::Bind);
         }
         let Some(start) = status.start_time else { return Step::Write(Moment::Starting, clock.wall()) };
         let after =
@@ -110,6 +111,15 @@ impl Kubelet {
             Outcome::Ends(code) => Step::Write(Moment::Ended(code), start.0),
         }
     }
+}
+
+/// The node that a pod's affinity names, as that of a DaemonSet's pod does.
+fn only_node(pod: &Pod) -> Option<String> {
+    let affinity = pod.spec.as_ref()?.affinity.as_ref()?.node_affinity.as_ref()?;
+    let required = affinity.required_during_scheduling_ignored_during_execution.as_ref()?;
+    let mut fields = required.node_selector_terms.iter().flat_map(|term| term.match_fields.iter().flatten());
+    let field = fields.find(|field| field.key == "metadata.name" && field.operator == "In")?;
+    field.values.as_ref()?.first().cloned()
 }
 
 /// What is to be done for a pod.

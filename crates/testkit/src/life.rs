@@ -44,6 +44,9 @@ pub(crate) enum Effect {
         /// Whether it writes.
         is_write: bool,
     },
+    /// It is about an Event. Whoever tells one doesn't wait for it, and its count goes on being written for a while:
+    /// neither counted nor broken.
+    Word,
 }
 
 /// Why a call has no good answer.

@@ -12,7 +12,7 @@ use crate::life::Effect;
 pub(crate) struct Counts {
     /// Calls other than watches.
     pub(crate) calls: usize,
-    /// Calls that change something, leases apart.
+    /// Calls that change something, leases and Events apart.
     pub(crate) writes: usize,
     /// Events that watches delivered, bookmarks apart.
     pub(crate) events: usize,
@@ -75,11 +75,15 @@ impl Plan {
     /// Counts a call and tells its fate.
     pub(crate) fn call(&self, effect: Effect) -> Fate {
         let mut counts = self.lock();
-        if let Effect::Lease { is_write } = effect {
-            counts.leases |= is_write;
-            return Fate::Pass;
-        }
-        let is_write = effect == Effect::Write;
+        let is_write = match effect {
+            Effect::Lease { is_write } => {
+                counts.leases |= is_write;
+                return Fate::Pass;
+            }
+            Effect::Word => return Fate::Pass,
+            Effect::Write => true,
+            Effect::Read => false,
+        };
         counts.calls += 1;
         counts.writes += usize::from(is_write);
         let (call, write) = (counts.calls, if is_write { counts.writes } else { 0 });

@@ -48,7 +48,7 @@ pub struct ControlPlane {
     _tending: JoinSet<()>,
 }
 
-/// What clients did, leases apart: heartbeats are no change.
+/// What clients did, leases and Events apart: neither heartbeats nor words are changes.
 #[derive(Debug)]
 pub(crate) struct Activity {
     writes: AtomicUsize,

@@ -61,7 +61,7 @@ pub struct Limits {
     pub still: Duration,
     /// How long a process that is asked to stop may take.
     pub stop: Duration,
-    /// How many writes there may be in a run, leases apart. A process whose own writes wake it never lets time pass:
+    /// How many writes there may be in a run, leases and Events apart. A process whose own writes wake it never lets time pass:
     /// beyond this its calls are held, and the run fails.
     pub writes: usize,
 }

@@ -120,6 +120,7 @@ struct Call {
     is_write: bool,
     is_watch: bool,
     is_lease: bool,
+    is_event: bool,
     is_collection: bool,
     has_initial_events: bool,
 }
@@ -134,6 +135,7 @@ impl Call {
                 && !path.contains(".authorization.k8s.io/"),
             is_watch: has("watch=true") || has("watch=1"),
             is_lease: path.contains("/coordination.k8s.io/"),
+            is_event: path.contains("/events.k8s.io/"),
             is_collection: is_collection(path),
             has_initial_events: has("sendInitialEvents=true"),
         }
@@ -141,15 +143,16 @@ impl Call {
 
     fn effect(&self) -> Effect {
         match (self.is_lease, self.is_write) {
+            _ if self.is_event => Effect::Word,
             (true, is_write) => Effect::Lease { is_write },
             (false, true) => Effect::Write,
             (false, false) => Effect::Read,
         }
     }
 
-    /// Whether it changes anything but a heartbeat.
+    /// Whether it changes anything but a heartbeat, or what is told about things.
     fn is_change(&self) -> bool {
-        self.is_write && !self.is_lease
+        self.is_write && !self.is_lease && !self.is_event
     }
 }
 
