@@ -6,7 +6,7 @@ use std::fmt;
 use setpoint_runtime::manager::ManagerError;
 
 use crate::Wiring;
-use crate::{deployment, replica_set, replication_controller, service_account};
+use crate::{daemon_set, deployment, disruption, replica_set, replication_controller, service_account, stateful_set};
 
 /// One controller.
 pub struct Entry {
@@ -19,7 +19,9 @@ pub struct Entry {
 
 /// All controllers, in the order of their names.
 pub const ALL: &[Entry] = &[
+    Entry { name: "daemonset-controller", alias: "daemonset", add: daemon_set::add },
     Entry { name: "deployment-controller", alias: "deployment", add: deployment::add },
+    Entry { name: "disruption-controller", alias: "disruption", add: disruption::add },
     Entry { name: "replicaset-controller", alias: "replicaset", add: replica_set::add },
     Entry {
         name: "replicationcontroller-controller",
@@ -27,6 +29,7 @@ pub const ALL: &[Entry] = &[
         add: replication_controller::add,
     },
     Entry { name: "serviceaccount-controller", alias: "serviceaccount", add: service_account::add },
+    Entry { name: "statefulset-controller", alias: "statefulset", add: stateful_set::add },
 ];
 
 /// Adds the chosen controllers to the manager of a wiring.

@@ -40,9 +40,19 @@ where
         context: &Context,
         candidates: impl IntoIterator<Item = Arc<C>>,
     ) -> Result<Vec<Arc<C>>, Error> {
+        self.settle_where(context, candidates, |_| true).await
+    }
+
+    /// Like [`settle`](Self::settle), for an owner that wants more of its own than that its selector matches.
+    pub async fn settle_where<C: Claimable>(
+        &self,
+        context: &Context,
+        candidates: impl IntoIterator<Item = Arc<C>>,
+        is_fit: impl Fn(&C) -> bool,
+    ) -> Result<Vec<Arc<C>>, Error> {
         let (mut claimed, mut may_adopt, mut failed) = (Vec::new(), false, None);
         for candidate in candidates {
-            let done = match self.verdict(&*candidate) {
+            let done = match self.verdict(&*candidate, is_fit(&candidate)) {
                 Verdict::Foreign => Ok(false),
                 Verdict::Own => Ok(true),
                 Verdict::LetGo => self.let_go(context, &*candidate).await.map(|()| false),
@@ -66,11 +76,11 @@ where
 
     /// Whether the candidate is the owner's already, and still selected.
     pub fn is_own<C: Claimable>(&self, candidate: &C) -> bool {
-        matches!(self.verdict(candidate), Verdict::Own)
+        matches!(self.verdict(candidate, true), Verdict::Own)
     }
 
-    fn verdict<C: Claimable>(&self, candidate: &C) -> Verdict {
-        let selected = candidate.is_selected(self.selector);
+    fn verdict<C: Claimable>(&self, candidate: &C, is_fit: bool) -> Verdict {
+        let selected = is_fit && candidate.is_selected(self.selector);
         match candidate.controller() {
             Some(controller) if controller.uid != self.owner.uid() => Verdict::Foreign,
             Some(_) if selected => Verdict::Own,

@@ -12,13 +12,19 @@
 
 pub mod catalog;
 mod claim;
+mod daemon_set;
 mod deployment;
+mod disruption;
+mod node;
 mod pod;
 mod pod_control;
 mod replica_set;
 mod replication_controller;
+mod revisions;
 mod selector;
 mod service_account;
+mod stateful_set;
+mod wake;
 mod wiring;
 
 pub use catalog::{Choice, ChoiceError, add_to};

@@ -51,6 +51,21 @@ pub struct PodSpec {
     /// The names of init containers that run as long as the pod does.
     #[serde(rename = "initContainers", deserialize_with = "read_sidecars")]
     pub sidecars: Box<[Box<str>]>,
+    /// The node that its affinity leaves as the only choice; empty if there are others.
+    #[serde(rename = "affinity", deserialize_with = "read_only_node")]
+    pub only_node: Box<str>,
+    /// Its volumes that are claims.
+    #[serde(rename = "volumes", deserialize_with = "read_claims")]
+    pub claims: Box<[ClaimVolume]>,
+}
+
+/// A volume of a pod that is a claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimVolume {
+    /// The volume's name in the pod.
+    pub volume: Box<str>,
+    /// The claim's name.
+    pub claim: Box<str>,
 }
 
 /// The index of pods by the identity of their controller; pods without one are under [`orphans_of`] their namespace.
@@ -116,6 +131,11 @@ impl Pod {
     /// When it was made.
     pub fn created_at(&self) -> Timestamp {
         self.metadata.creation_timestamp.as_ref().map_or(Timestamp::MIN, |time| time.0)
+    }
+
+    /// The node that it is on, or must come to; empty if that is open.
+    pub fn target_node(&self) -> &str {
+        if self.spec.node_name.is_empty() { &self.spec.only_node } else { &self.spec.node_name }
     }
 
     /// The reference to the controller that it has.
@@ -184,6 +204,40 @@ fn read_sidecars<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Box<[Box<
     let all = Option::<Vec<InitContainer>>::deserialize(deserializer)?.unwrap_or_default();
     let sidecars = all.into_iter().filter(|container| container.restart_policy.as_deref() == Some("Always"));
     Ok(sidecars.map(|container| container.name).collect())
+}
+
+/// The one node that an affinity names, as that of a DaemonSet's pod does.
+fn read_only_node<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Box<str>, D::Error> {
+    let affinity = Option::<core::Affinity>::deserialize(deserializer)?.unwrap_or_default();
+    let required = affinity.node_affinity.and_then(|node| node.required_during_scheduling_ignored_during_execution);
+    let terms = required.iter().flat_map(|required| &required.node_selector_terms);
+    let mut fields = terms.flat_map(|term| term.match_fields.iter().flatten());
+    let named = fields.find(|field| field.key == "metadata.name" && field.operator == "In");
+    let values = named.and_then(|field| field.values.as_deref()).unwrap_or_default();
+    Ok(if let [node] = values { node.as_str().into() } else { Box::default() })
+}
+
+/// Volumes that are claims; others don't count.
+fn read_claims<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Box<[ClaimVolume]>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Volume {
+        #[serde(default)]
+        name: Box<str>,
+        persistent_volume_claim: Option<Source>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Source {
+        #[serde(default)]
+        claim_name: Box<str>,
+    }
+    let volumes = Option::<Vec<Volume>>::deserialize(deserializer)?.unwrap_or_default();
+    let claim = |volume: Volume| {
+        let source = volume.persistent_volume_claim?;
+        Some(ClaimVolume { volume: volume.name, claim: source.claim_name })
+    };
+    Ok(volumes.into_iter().filter_map(claim).collect())
 }
 
 #[cfg(test)]

@@ -1,0 +1,107 @@
+//! A scenario told by functions: what users do, and what must hold.
+
+use futures_util::future::BoxFuture;
+use k8s_openapi::NamespaceResourceScope;
+use kube::Resource;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use setpoint_testkit::{ControlPlane, Kubelet, Process, Scenario, State};
+
+use crate::process::controllers;
+
+/// A scenario with some controllers and nodes that play pods.
+pub struct Story {
+    pub name: &'static str,
+    pub controllers: &'static str,
+    /// The node that all pods go to; without one each goes where it is told to.
+    pub node: Option<&'static str>,
+    pub drive: for<'a> fn(&'a ControlPlane) -> BoxFuture<'a, ()>,
+    pub invariant: fn(&State) -> Result<(), String>,
+    pub outcome: fn(&State) -> Result<(), String>,
+}
+
+impl Scenario for Story {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn prepare<'a>(&'a self, plane: &'a ControlPlane) -> BoxFuture<'a, ()> {
+        Box::pin(plane.let_pods_into("default"))
+    }
+
+    fn process(&self, process: Process) -> BoxFuture<'static, ()> {
+        controllers(process, self.controllers)
+    }
+
+    fn world<'a>(&'a self, plane: &'a ControlPlane) -> BoxFuture<'a, ()> {
+        Kubelet { node: self.node.map(str::to_owned), ..Kubelet::default() }.run(plane)
+    }
+
+    fn drive<'a>(&'a self, plane: &'a ControlPlane) -> BoxFuture<'a, ()> {
+        (self.drive)(plane)
+    }
+
+    fn invariant(&self, state: &State) -> Result<(), String> {
+        (self.invariant)(state)
+    }
+
+    fn outcome(&self, state: &State) -> Result<(), String> {
+        (self.outcome)(state)
+    }
+
+    /// Names that the server made up differ between two runs: what has one is looked at by the outcome.
+    fn view(&self, object: Value) -> Option<Value> {
+        object["metadata"]["generateName"].is_null().then_some(object)
+    }
+}
+
+/// Nothing that must hold on the way.
+pub fn anything(_: &State) -> Result<(), String> {
+    Ok(())
+}
+
+/// Makes an object in the default namespace.
+pub async fn create<K>(plane: &ControlPlane, object: Value)
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Serialize
+        + DeserializeOwned
+        + Clone
+        + std::fmt::Debug,
+{
+    let api: Api<K> = Api::default_namespaced(plane.client());
+    api.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
+}
+
+/// Merges a patch into an object in the default namespace.
+pub async fn patch<K>(plane: &ControlPlane, name: &str, patch: Value)
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + DeserializeOwned + Clone + std::fmt::Debug,
+{
+    let api: Api<K> = Api::default_namespaced(plane.client());
+    api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+}
+
+/// Fails with what is there unless it is what should be.
+pub fn expect<T: PartialEq + std::fmt::Debug>(what: &str, found: T, wanted: T) -> Result<(), String> {
+    if found == wanted { Ok(()) } else { Err(format!("{what}: {found:?} instead of {wanted:?}")) }
+}
+
+/// A text in an object, empty if it isn't there.
+pub fn text(object: &Value, pointer: &str) -> String {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+/// The names of objects.
+pub fn names(objects: &[Value]) -> Vec<String> {
+    objects.iter().map(|object| text(object, "/metadata/name")).collect()
+}
+
+/// Whether a pod takes traffic and stays.
+pub fn is_ready(pod: &Value) -> bool {
+    let conditions = pod.pointer("/status/conditions").and_then(Value::as_array);
+    let is_ready = |condition: &Value| condition["type"] == "Ready" && condition["status"] == "True";
+    pod["metadata"]["deletionTimestamp"].is_null() && conditions.is_some_and(|all| all.iter().any(is_ready))
+}
