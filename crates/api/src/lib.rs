@@ -9,6 +9,7 @@
 //! Start at [`Status`] (every refusal ends as one), then [`FieldError`] with its [`Path`] (what validation speaks), then
 //! [`labels::Selector`] and [`Quantity`].
 
+pub mod cron;
 pub mod field;
 pub mod fields;
 pub mod ip;

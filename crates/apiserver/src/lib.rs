@@ -17,6 +17,7 @@ mod content;
 mod continuation;
 mod definitions;
 mod discovery;
+mod event_expiry;
 mod fence;
 mod flow;
 mod flow_schemas;

@@ -94,8 +94,15 @@ impl ApiServer {
     /// Keeps in order what the server itself answers for, definitions of custom kinds first of all, until it stops. Run
     /// beside the service, once for each.
     pub fn tend(&self) -> impl Future<Output = ()> + Send + use<> {
-        let (definitions, schemas) = (Arc::clone(&self.inner), Arc::clone(&self.inner));
-        async { tokio::join!(crate::definitions::run(definitions), crate::flow_schemas::run(schemas)).0 }
+        let [definitions, schemas, events] = [(); 3].map(|()| Arc::clone(&self.inner));
+        async {
+            tokio::join!(
+                crate::definitions::run(definitions),
+                crate::flow_schemas::run(schemas),
+                crate::event_expiry::run(events)
+            )
+            .0
+        }
     }
 
     /// Makes what must always be there: the system's namespaces, the service range and the API's own Service.

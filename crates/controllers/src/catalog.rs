@@ -6,7 +6,12 @@ use std::fmt;
 use setpoint_runtime::manager::ManagerError;
 
 use crate::Wiring;
-use crate::{daemon_set, deployment, disruption, replica_set, replication_controller, service_account, stateful_set};
+use crate::{
+    certificates, cluster_role_aggregation, cron_job, daemon_set, deployment, disruption, endpoint_slice,
+    endpoint_slice_mirroring, endpoints, garbage_collector, job, namespace, node_lifecycle, persistent_volume, pod_gc,
+    replica_set, replication_controller, resource_quota, root_ca, service_account, stateful_set, taint_eviction,
+    ttl_after_finished, volume_protection,
+};
 
 /// One controller.
 pub struct Entry {
@@ -19,17 +24,57 @@ pub struct Entry {
 
 /// All controllers, in the order of their names.
 pub const ALL: &[Entry] = &[
+    Entry {
+        name: "certificatesigningrequest-approving-controller",
+        alias: "csrapproving",
+        add: certificates::add_approving,
+    },
+    Entry { name: "certificatesigningrequest-cleaner-controller", alias: "csrcleaner", add: certificates::add_cleaner },
+    Entry { name: "certificatesigningrequest-signing-controller", alias: "csrsigning", add: certificates::add_signing },
+    Entry {
+        name: "clusterrole-aggregation-controller",
+        alias: "clusterrole-aggregation",
+        add: cluster_role_aggregation::add,
+    },
+    Entry { name: "cronjob-controller", alias: "cronjob", add: cron_job::add },
     Entry { name: "daemonset-controller", alias: "daemonset", add: daemon_set::add },
     Entry { name: "deployment-controller", alias: "deployment", add: deployment::add },
     Entry { name: "disruption-controller", alias: "disruption", add: disruption::add },
+    Entry { name: "endpoints-controller", alias: "endpoint", add: endpoints::add },
+    Entry { name: "endpointslice-controller", alias: "endpointslice", add: endpoint_slice::add },
+    Entry {
+        name: "endpointslice-mirroring-controller",
+        alias: "endpointslicemirroring",
+        add: endpoint_slice_mirroring::add,
+    },
+    Entry { name: "garbage-collector-controller", alias: "garbagecollector", add: garbage_collector::add },
+    Entry { name: "job-controller", alias: "job", add: job::add },
+    Entry { name: "namespace-controller", alias: "namespace", add: namespace::add },
+    Entry { name: "node-lifecycle-controller", alias: "nodelifecycle", add: node_lifecycle::add },
+    Entry { name: "persistentvolume-binder-controller", alias: "persistentvolume-binder", add: persistent_volume::add },
+    Entry {
+        name: "persistentvolume-protection-controller",
+        alias: "pv-protection",
+        add: volume_protection::add_volumes,
+    },
+    Entry {
+        name: "persistentvolumeclaim-protection-controller",
+        alias: "pvc-protection",
+        add: volume_protection::add_claims,
+    },
+    Entry { name: "pod-garbage-collector-controller", alias: "podgc", add: pod_gc::add },
     Entry { name: "replicaset-controller", alias: "replicaset", add: replica_set::add },
     Entry {
         name: "replicationcontroller-controller",
         alias: "replicationcontroller",
         add: replication_controller::add,
     },
+    Entry { name: "resourcequota-controller", alias: "resourcequota", add: resource_quota::add },
+    Entry { name: "root-ca-certificate-publisher-controller", alias: "root-ca-cert-publisher", add: root_ca::add },
     Entry { name: "serviceaccount-controller", alias: "serviceaccount", add: service_account::add },
     Entry { name: "statefulset-controller", alias: "statefulset", add: stateful_set::add },
+    Entry { name: "taint-eviction-controller", alias: "taint-eviction", add: taint_eviction::add },
+    Entry { name: "ttl-after-finished-controller", alias: "ttl-after-finished", add: ttl_after_finished::add },
 ];
 
 /// Adds the chosen controllers to the manager of a wiring.

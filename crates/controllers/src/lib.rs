@@ -10,22 +10,43 @@
 
 #![allow(dead_code)]
 
+mod backend;
 pub mod catalog;
+mod certificates;
 mod claim;
+mod cluster_role_aggregation;
+mod cron_job;
 mod daemon_set;
 mod deployment;
 mod disruption;
+mod endpoint_slice;
+mod endpoint_slice_mirroring;
+mod endpoints;
+mod garbage_collector;
+mod job;
+mod namespace;
 mod node;
+mod node_lifecycle;
+mod persistent_volume;
 mod pod;
 mod pod_control;
+mod pod_gc;
+mod removal;
 mod replica_set;
 mod replication_controller;
+mod resource_quota;
 mod revisions;
+mod root_ca;
 mod selector;
+mod served;
 mod service_account;
 mod stateful_set;
+mod taint_eviction;
+mod ttl_after_finished;
+mod volume_protection;
 mod wake;
 mod wiring;
 
 pub use catalog::{Choice, ChoiceError, add_to};
+pub use certificates::{Signer, ToSign};
 pub use wiring::Wiring;

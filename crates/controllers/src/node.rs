@@ -9,7 +9,7 @@ use serde::Deserialize;
 use setpoint_runtime::Key;
 use setpoint_runtime::cache::{Cached, Pairs};
 
-pub use taint::{Effect, Taint, Toleration};
+pub use taint::{Effect, Taint, Toleration, Tolerations};
 
 /// A node.
 #[derive(Clone, Debug, Deserialize)]

@@ -1,5 +1,6 @@
 //! Pods as controllers see them: the few fields that they read, so that a hundred thousand fit into a small machine.
 
+pub mod claims;
 mod status;
 
 use k8s_openapi::api::core::v1 as core;
@@ -10,9 +11,11 @@ use setpoint_api::labels::Selector;
 use setpoint_runtime::Key;
 use setpoint_runtime::cache::{Cached, Informer, Owner, Pairs};
 
-pub use status::PodStatus;
+pub use claims::PodClaim;
+pub use status::{Condition, ContainerStatus, PodStatus};
 
 use crate::claim::Claimable;
+use crate::node::Tolerations;
 
 /// A pod.
 #[derive(Clone, Debug, Deserialize)]
@@ -35,6 +38,7 @@ pub struct PodMeta {
     pub generation: i64,
     pub creation_timestamp: Option<Time>,
     pub deletion_timestamp: Option<Time>,
+    pub deletion_grace_period_seconds: Option<i64>,
     pub labels: Pairs,
     /// Those that controllers read.
     #[serde(deserialize_with = "read_annotations")]
@@ -48,24 +52,53 @@ pub struct PodMeta {
 #[serde(rename_all = "camelCase", default)]
 pub struct PodSpec {
     pub node_name: Box<str>,
-    /// The names of init containers that run as long as the pod does.
+    pub hostname: Box<str>,
+    pub subdomain: Box<str>,
+    /// Ports of containers that have a name.
+    #[serde(rename = "containers", deserialize_with = "read_ports")]
+    pub ports: Box<[NamedPort]>,
+    /// The init containers that run as long as the pod does.
     #[serde(rename = "initContainers", deserialize_with = "read_sidecars")]
-    pub sidecars: Box<[Box<str>]>,
+    pub sidecars: Box<[Sidecar]>,
     /// The node that its affinity leaves as the only choice; empty if there are others.
     #[serde(rename = "affinity", deserialize_with = "read_only_node")]
     pub only_node: Box<str>,
+    pub tolerations: Tolerations,
     /// Its volumes that are claims.
-    #[serde(rename = "volumes", deserialize_with = "read_claims")]
-    pub claims: Box<[ClaimVolume]>,
+    #[serde(rename = "volumes", deserialize_with = "claims::read")]
+    pub claims: Box<[PodClaim]>,
 }
 
-/// A volume of a pod that is a claim.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClaimVolume {
-    /// The volume's name in the pod.
-    pub volume: Box<str>,
-    /// The claim's name.
-    pub claim: Box<str>,
+impl PodSpec {
+    /// Whether a container of this name is an init container that runs as long as the pod does.
+    pub fn is_sidecar(&self, name: &str) -> bool {
+        self.sidecars.iter().any(|sidecar| &*sidecar.name == name)
+    }
+
+    /// Whether a volume is this claim.
+    pub fn mounts(&self, volume: &str, claim: &str) -> bool {
+        let is_it = |mounted: &PodClaim| match mounted {
+            PodClaim::Named { volume: name, claim: of } => &**name == volume && &**of == claim,
+            PodClaim::Own(_) => false,
+        };
+        self.claims.iter().any(is_it)
+    }
+}
+
+/// A port of a container that has a name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NamedPort {
+    pub name: Box<str>,
+    pub container_port: i32,
+    pub protocol: Box<str>,
+}
+
+/// An init container that runs as long as the pod does.
+#[derive(Clone, Debug, Default)]
+pub struct Sidecar {
+    pub name: Box<str>,
+    pub ports: Box<[NamedPort]>,
 }
 
 /// The index of pods by the identity of their controller; pods without one are under [`orphans_of`] their namespace.
@@ -138,6 +171,21 @@ impl Pod {
         if self.spec.node_name.is_empty() { &self.spec.only_node } else { &self.spec.node_name }
     }
 
+    /// What events about it point to.
+    pub fn reference(&self) -> core::ObjectReference {
+        let text = |text: &str| Some(text.to_owned());
+        let meta = &self.metadata;
+        core::ObjectReference {
+            api_version: text("v1"),
+            kind: text("Pod"),
+            namespace: text(&meta.namespace),
+            name: text(&meta.name),
+            uid: text(&meta.uid),
+            resource_version: text(&meta.resource_version),
+            field_path: None,
+        }
+    }
+
     /// The reference to the controller that it has.
     pub fn controller_reference(&self) -> Option<&OwnerReference> {
         self.metadata.owner_references.iter().find(|owner| owner.controller == Some(true))
@@ -183,6 +231,30 @@ impl Cached for Pod {
     }
 }
 
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireContainer {
+    #[serde(default)]
+    name: Box<str>,
+    #[serde(default)]
+    restart_policy: Box<str>,
+    #[serde(default)]
+    ports: Vec<NamedPort>,
+}
+
+fn read_ports<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Box<[NamedPort]>, D::Error> {
+    let all = Option::<Vec<WireContainer>>::deserialize(deserializer)?.unwrap_or_default();
+    Ok(all.into_iter().flat_map(|container| container.ports).filter(|port| !port.name.is_empty()).collect())
+}
+
+/// Init containers that are started again whenever they end.
+fn read_sidecars<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Box<[Sidecar]>, D::Error> {
+    let all = Option::<Vec<WireContainer>>::deserialize(deserializer)?.unwrap_or_default();
+    let sidecars = all.into_iter().filter(|container| &*container.restart_policy == "Always");
+    let named = |ports: Vec<NamedPort>| ports.into_iter().filter(|port| !port.name.is_empty()).collect();
+    Ok(sidecars.map(|container| Sidecar { name: container.name, ports: named(container.ports) }).collect())
+}
+
 /// Annotations of the system, without the largest of them.
 fn read_annotations<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Pairs, D::Error> {
     let all = Pairs::deserialize(deserializer)?;
@@ -190,20 +262,6 @@ fn read_annotations<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Pairs,
         let domain = name.split_once('/').map_or("", |(domain, _)| domain);
         domain.ends_with("kubernetes.io") && domain != "kubectl.kubernetes.io"
     }))
-}
-
-/// Of init containers, the names of those that are started again whenever they end.
-fn read_sidecars<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Box<[Box<str>]>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct InitContainer {
-        name: Box<str>,
-        #[serde(default)]
-        restart_policy: Option<Box<str>>,
-    }
-    let all = Option::<Vec<InitContainer>>::deserialize(deserializer)?.unwrap_or_default();
-    let sidecars = all.into_iter().filter(|container| container.restart_policy.as_deref() == Some("Always"));
-    Ok(sidecars.map(|container| container.name).collect())
 }
 
 /// The one node that an affinity names, as that of a DaemonSet's pod does.
@@ -215,29 +273,6 @@ fn read_only_node<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Box<str>
     let named = fields.find(|field| field.key == "metadata.name" && field.operator == "In");
     let values = named.and_then(|field| field.values.as_deref()).unwrap_or_default();
     Ok(if let [node] = values { node.as_str().into() } else { Box::default() })
-}
-
-/// Volumes that are claims; others don't count.
-fn read_claims<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Box<[ClaimVolume]>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Volume {
-        #[serde(default)]
-        name: Box<str>,
-        persistent_volume_claim: Option<Source>,
-    }
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Source {
-        #[serde(default)]
-        claim_name: Box<str>,
-    }
-    let volumes = Option::<Vec<Volume>>::deserialize(deserializer)?.unwrap_or_default();
-    let claim = |volume: Volume| {
-        let source = volume.persistent_volume_claim?;
-        Some(ClaimVolume { volume: volume.name, claim: source.claim_name })
-    };
-    Ok(volumes.into_iter().filter_map(claim).collect())
 }
 
 #[cfg(test)]

@@ -7,8 +7,9 @@ use setpoint_runtime::clock::{Chance, Clock};
 use setpoint_runtime::config::{Config, Settings};
 use setpoint_runtime::controller::{Builder, Controller};
 use setpoint_runtime::events::{self, Happening, Recorder, Severity};
-use setpoint_runtime::manager::{Manager, ManagerError};
+use setpoint_runtime::manager::{Manager, ManagerError, Runnable};
 
+use crate::certificates::Signer;
 use crate::pod::{self, Pod};
 
 /// What all controllers share.
@@ -21,6 +22,10 @@ pub struct Wiring<'a> {
     pub config: &'a Config,
     /// Which process this is, in events.
     pub instance: &'a str,
+    /// Signs certificates; without it nobody here does.
+    pub signer: Option<Signer>,
+    /// The certificates that the API server is known by, in PEM; published in every namespace.
+    pub root_ca: Option<&'a str>,
 }
 
 impl Wiring<'_> {
@@ -81,6 +86,19 @@ impl Desk {
             Some(period) => builder.resync(period),
             None => builder,
         }
+    }
+
+    /// How many workers: as the settings say, else this many.
+    pub fn workers(&self, default: usize) -> usize {
+        match self.settings.workers == Settings::default().workers {
+            true => default,
+            false => self.settings.workers.min(self.settings.reconcile.max_concurrent).max(1),
+        }
+    }
+
+    /// Gives something that is no controller of the usual shape to the manager. It ends before the writer of its events does.
+    pub fn run_part(&self, part: impl Runnable) -> Result<(), ManagerError> {
+        self.manager.add_after(&[&format!("events of {}", self.name)], part)
     }
 
     /// Gives the controller to the manager. It ends before the writer of its events does.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use setpoint_controllers::Wiring;
 use setpoint_runtime::config::Config;
 use setpoint_runtime::election::ElectionConfig;
 use setpoint_runtime::manager::ManagerOptions;
@@ -59,7 +60,11 @@ async fn run(
     let election = election.map(|name| ElectionConfig::new("kube-system", name, &identity));
     let options = ManagerOptions { election, drain_limit: DRAIN_LIMIT, ..ManagerOptions::default() };
     let manager = parts::manager(client.clone(), options)?;
-    parts::add(&manager, &|_| client.clone(), &[part], config, &host)?;
+    let client_of = |_: &str| client.clone();
+    // Only the server itself knows by which certificates it is known to pods.
+    let wiring =
+        Wiring { manager: &manager, client_of: &client_of, config, instance: &host, root_ca: None, signer: None };
+    parts::add(&wiring, &[part])?;
     let unable = |error: std::io::Error| Failure::new(format!("can't listen on {listen}"), error);
     let listener = TcpListener::bind(listen).await.map_err(unable)?;
     let address = listener.local_addr().map_err(unable)?;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use kube::Client;
 use setpoint_apiserver::ApiServer;
 use setpoint_apiserver::user::User;
+use setpoint_controllers::Wiring;
 use setpoint_runtime::config::Config;
 use setpoint_runtime::manager::ManagerOptions;
 use tokio::sync::watch;
@@ -36,14 +37,27 @@ impl Beside {
         Ok(Beside { parts, config: parts::config(arguments.config.as_deref())? })
     }
 
-    /// Runs them on a server in this process, each as its own user, until it is time to leave.
-    pub async fn run(self, server: ApiServer, mut leaving: watch::Receiver<bool>) -> Result<(), Failure> {
+    /// Runs them on a server in this process, which is known by a certificate, each as its own user, until it is time to leave.
+    pub async fn run(
+        self,
+        server: ApiServer,
+        root_ca: String,
+        mut leaving: watch::Receiver<bool>,
+    ) -> Result<(), Failure> {
         let client_of = |name: &str| client(&server, service_account(name), name);
         let options = ManagerOptions { drain_limit: DRAIN_LIMIT, ..ManagerOptions::default() };
         let manager = parts::manager(client(&server, manager_user(), "caches"), options)?;
         let figures = manager.metrics().clone();
         server.show_figures(move || figures.text());
-        parts::add(&manager, &client_of, &self.parts, &self.config, "setpoint")?;
+        let wiring = Wiring {
+            manager: &manager,
+            client_of: &client_of,
+            config: &self.config,
+            instance: "setpoint",
+            root_ca: Some(&root_ca),
+            signer: None,
+        };
+        parts::add(&wiring, &self.parts)?;
         let left = async move {
             // An error means that nobody will say so any more.
             let _ = leaving.wait_for(|leaving| *leaving).await;

@@ -42,18 +42,11 @@ pub fn manager(client: Client, options: ManagerOptions) -> Result<Manager, Failu
     Manager::new(client, clock, Chance::seeded(seed()), options).map_err(|error| Failure::new("can't start", error))
 }
 
-/// Gives parts to a manager.
-pub fn add(
-    manager: &Manager,
-    client_of: &(dyn Fn(&str) -> Client + Sync),
-    parts: &[Part],
-    config: &Config,
-    instance: &str,
-) -> Result<(), Failure> {
+/// Gives parts to the manager of a wiring.
+pub fn add(wiring: &Wiring<'_>, parts: &[Part]) -> Result<(), Failure> {
+    let Wiring { manager, client_of, instance, .. } = wiring;
     let add = |part: &Part| match part {
-        Part::Controllers(choice) => {
-            setpoint_controllers::add_to(&Wiring { manager, client_of, config, instance }, choice)
-        }
+        Part::Controllers(choice) => setpoint_controllers::add_to(wiring, choice),
         Part::Scheduler => setpoint_scheduler::add_to(manager, &client_of(SCHEDULER), instance),
         Part::Nodes(options) => simulated::add_to(manager, &client_of("simulated-nodes"), options.clone()),
     };

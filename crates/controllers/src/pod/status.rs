@@ -1,17 +1,20 @@
 //! How a pod is.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 /// How it is.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodStatus {
     pub phase: Box<str>,
+    pub reason: Box<str>,
     pub conditions: Box<[Condition]>,
     pub container_statuses: Box<[ContainerStatus]>,
     pub init_container_statuses: Box<[ContainerStatus]>,
     pub start_time: Option<Time>,
+    #[serde(rename = "podIPs", deserialize_with = "read_addresses")]
+    pub addresses: Box<[Box<str>]>,
 }
 
 /// What is said about one side of it.
@@ -30,6 +33,22 @@ pub struct Condition {
 pub struct ContainerStatus {
     pub name: Box<str>,
     pub restart_count: i32,
+    pub state: ContainerState,
+}
+
+/// What a container does now; only its end is of interest.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ContainerState {
+    pub terminated: Option<Box<Terminated>>,
+}
+
+/// How and when a container ended.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Terminated {
+    pub exit_code: i32,
+    pub finished_at: Option<Time>,
 }
 
 impl PodStatus {
@@ -37,4 +56,14 @@ impl PodStatus {
     pub fn condition(&self, kind: &str) -> Option<&Condition> {
         self.conditions.iter().find(|condition| &*condition.kind == kind)
     }
+}
+
+fn read_addresses<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Box<[Box<str>]>, D::Error> {
+    #[derive(Deserialize)]
+    struct Address {
+        #[serde(default)]
+        ip: Box<str>,
+    }
+    let all = Option::<Vec<Address>>::deserialize(deserializer)?.unwrap_or_default();
+    Ok(all.into_iter().map(|address| address.ip).collect())
 }

@@ -77,7 +77,7 @@ fn cost(annotations: &Pairs) -> i32 {
 /// The most restarts of a container, and of a sidecar.
 fn restarts(pod: &Pod) -> (i32, i32) {
     let containers = pod.status.container_statuses.iter();
-    let sidecars = pod.status.init_container_statuses.iter().filter(|status| pod.spec.sidecars.contains(&status.name));
+    let sidecars = pod.status.init_container_statuses.iter().filter(|status| pod.spec.is_sidecar(&status.name));
     let most = |count: i32, more: i32| count.max(more);
     (
         containers.map(|status| status.restart_count).fold(0, most),

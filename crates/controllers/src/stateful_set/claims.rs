@@ -150,9 +150,7 @@ impl ClaimFacts for Claims<'_> {
 
     fn are_mounted(&self, ordinal: i64, pod: &Pod) -> bool {
         let mut names = names(self.name(), self.spec, ordinal);
-        names.all(|(volume, claim)| {
-            pod.spec.claims.iter().any(|mounted| &*mounted.volume == volume && *mounted.claim == *claim)
-        })
+        names.all(|(volume, claim)| pod.spec.mounts(volume, &claim))
     }
 }
 

@@ -1,18 +1,37 @@
 //! The process under test: a manager with some of the controllers.
 
+use std::sync::Arc;
+
 use futures_util::future::BoxFuture;
 use kube::Client;
-use setpoint_controllers::{Choice, Wiring, add_to};
+use setpoint_controllers::{Choice, Signer, ToSign, Wiring, add_to};
 use setpoint_runtime::clock::{Chance, Clock};
 use setpoint_runtime::config::Config;
 use setpoint_runtime::manager::{Manager, ManagerOptions};
 use setpoint_testkit::{ControlPlane, Process};
 use tokio::task::JoinHandle;
 
+use crate::narrow::narrow;
+
+/// What controllers publish as the API server's certificate.
+pub const ROOT_CA: &str = "-----BEGIN CERTIFICATE-----\n";
+
+/// Grants everything with the same certificate.
+fn signer() -> Signer {
+    Arc::new(|_: &ToSign<'_>| Ok(include_bytes!("certificates/certificate.pem").to_vec()))
+}
+
 /// Runs the controllers of a choice such as `replicaset-controller,deployment-controller`.
 pub fn controllers(process: Process, choice: &str) -> BoxFuture<'static, ()> {
     let stopped = process.stopped();
     Box::pin(run(process.client, process.clock, process.chance, choice.to_owned(), stopped))
+}
+
+/// [`controllers`] on a server that seems to have these resources only: those who look at every kind make fewer calls then.
+pub fn controllers_of(process: Process, choice: &str, resources: &'static [&'static str]) -> BoxFuture<'static, ()> {
+    let stopped = process.stopped();
+    let client = narrow(process.client, resources);
+    Box::pin(run(client, process.clock, process.chance, choice.to_owned(), stopped))
 }
 
 /// Runs the controllers of a choice on a plane, without faults, until the test is over.
@@ -26,7 +45,14 @@ async fn run(client: Client, clock: Clock, chance: Chance, choice: String, stopp
     let manager = manager.expect("a manager without election");
     let client_of = |_: &str| -> Client { client.clone() };
     let config = Config::default();
-    let wiring = Wiring { manager: &manager, client_of: &client_of, config: &config, instance: "test" };
+    let wiring = Wiring {
+        manager: &manager,
+        client_of: &client_of,
+        config: &config,
+        instance: "test",
+        signer: Some(signer()),
+        root_ca: Some(ROOT_CA),
+    };
     add_to(&wiring, &choice).expect("controllers of different names");
     // A process that fails is started again by the kit.
     let _ = manager.run(stopped).await;

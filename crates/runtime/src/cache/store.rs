@@ -78,6 +78,12 @@ impl<K: Cached> Snapshot<K> {
         keys.into_iter().flatten().filter_map(|key| self.objects.get(key).map(|entry| &entry.object))
     }
 
+    /// How many objects an index finds under a value.
+    #[must_use]
+    pub fn index_count(&self, index: &str, value: &str) -> usize {
+        self.indexes.get(index).and_then(|index| index.keys.get(value)).map_or(0, OrdSet::len)
+    }
+
     /// The values that an index knows, in order.
     pub fn index_values(&self, index: &str) -> impl Iterator<Item = &str> {
         self.indexes.get(index).into_iter().flat_map(|index| index.keys.keys().map(|value| &**value))

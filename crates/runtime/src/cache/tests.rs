@@ -308,6 +308,10 @@ async fn indexes_follow_changes_and_a_snapshot_stays() {
     let after = bench.informer.lister().snapshot();
     assert_eq!((names(&after, "1"), names(&after, "2")), (vec![], vec!["a".to_owned()]));
     assert_eq!(after.index_values("value").collect::<Vec<_>>(), ["2"]);
+    assert_eq!(
+        ["1", "2"].map(|of| (before.index_count("value", of), after.index_count("value", of))),
+        [(2, 0), (0, 1)]
+    );
     assert_eq!(names(&before, "1"), ["a", "b"], "a snapshot doesn't change");
 }
 

@@ -108,6 +108,7 @@ pub struct Builder<K> {
     primary: Informer<K>,
     predicate: Option<Predicate<K>>,
     resync: Option<Duration>,
+    batch: Duration,
     others: Vec<Box<dyn Source>>,
     options: ControllerOptions,
 }
@@ -124,6 +125,14 @@ impl<K: Cached> Builder<K> {
     #[must_use]
     pub fn resync(mut self, period: Duration) -> Self {
         self.resync = Some(period);
+        self
+    }
+
+    /// Takes what happens within this time together: one run instead of one per event. New objects, deletions and changes of what is
+    /// wanted are not held back.
+    #[must_use]
+    pub fn batch(mut self, period: Duration) -> Self {
+        self.batch = period;
         self
     }
 
@@ -180,6 +189,7 @@ impl<K: Cached> Builder<K> {
             mapper: Arc::new(|object: &K| vec![object.key()]),
             predicate: self.predicate,
             resync: self.resync.or(self.options.resync_period),
+            is_primary: true,
         });
         let sources: Arc<[_]> = std::iter::once(primary).chain(self.others).collect();
         let workers = self.options.workers.max(1);
@@ -197,7 +207,7 @@ impl<K: Cached> Builder<K> {
             stats: Mutex::new(stats),
             hot_loops: Mutex::new(HotLoopDetector::default()),
         };
-        Controller { client: self.client, workers, workplace: Arc::new(workplace) }
+        Controller { client: self.client, workers, batch: self.batch, workplace: Arc::new(workplace) }
     }
 
     fn owns_some<C: Cached>(self, children: &Informer<C>, predicate: Option<Predicate<C>>) -> Self {
@@ -207,7 +217,7 @@ impl<K: Cached> Builder<K> {
     }
 
     fn source<O: Cached>(mut self, informer: &Informer<O>, mapper: Mapper<O>, predicate: Option<Predicate<O>>) -> Self {
-        let source = InformerSource { informer: informer.clone(), mapper, predicate, resync: None };
+        let source = InformerSource { informer: informer.clone(), mapper, predicate, resync: None, is_primary: false };
         self.others.push(Box::new(source));
         self
     }
@@ -217,6 +227,7 @@ impl<K: Cached> Builder<K> {
 pub struct Controller {
     client: Client,
     workers: usize,
+    batch: Duration,
     workplace: Arc<Workplace>,
 }
 
@@ -230,6 +241,7 @@ impl Controller {
             primary: primary.clone(),
             predicate: None,
             resync: None,
+            batch: Duration::ZERO,
             others: Vec::new(),
             options: ControllerOptions::default(),
         }
@@ -294,7 +306,7 @@ impl Runnable for Controller {
                 () = synced => {}
             }
             let listening: Vec<_> =
-                workplace.sources.iter().map(|source| source.listen(workplace.queue.clone())).collect();
+                workplace.sources.iter().map(|source| source.listen(workplace.queue.clone(), self.batch)).collect();
             let mut workers = JoinSet::new();
             for _ in 0..self.workers {
                 workers.spawn(Worker::new(workplace.clone(), &self.client).work());

@@ -16,8 +16,8 @@ use crate::queue::{Cause, Priority, WorkQueue};
 pub type Mapper<K> = Arc<dyn Fn(&K) -> Vec<Key> + Send + Sync>;
 
 pub trait Source: Send + Sync {
-    /// Puts the keys of all events from here on into a queue.
-    fn listen(&self, queue: WorkQueue<Key>) -> Registration;
+    /// Puts the keys of all events from here on into a queue; those that can wait, after the time in which they are batched.
+    fn listen(&self, queue: WorkQueue<Key>, batch: Duration) -> Registration;
     fn until_synced(&self) -> BoxFuture<'static, ()>;
     /// Whether the cache has a write; `None` if it doesn't follow such objects.
     fn has_seen(&self, write: &Access) -> Option<bool>;
@@ -32,11 +32,13 @@ pub struct InformerSource<K> {
     pub mapper: Mapper<K>,
     pub predicate: Option<Predicate<K>>,
     pub resync: Option<Duration>,
+    /// Whether its objects are those that the controller is for.
+    pub is_primary: bool,
 }
 
 impl<K: Cached> Source for InformerSource<K> {
-    fn listen(&self, queue: WorkQueue<Key>) -> Registration {
-        let (mapper, predicate) = (self.mapper.clone(), self.predicate.clone());
+    fn listen(&self, queue: WorkQueue<Key>, batch: Duration) -> Registration {
+        let (mapper, predicate, is_primary) = (self.mapper.clone(), self.predicate.clone(), self.is_primary);
         let kind = self.informer.target().kind.clone();
         let handler = move |event: &Event<K>| {
             if !is_of_interest(event, predicate.as_ref()) {
@@ -55,8 +57,9 @@ impl<K: Cached> Source for InformerSource<K> {
             }
             let source = format!("{kind} {}", object.key());
             let cause = Cause::from_source(event.what(), source, Some(object.resource_version()));
+            let delay = if is_primary && is_new_wish(event) { Duration::ZERO } else { batch };
             for key in keys {
-                queue.add_because(key, priority(event), cause.clone());
+                queue.add_after_because(key, delay, priority(event), cause.clone());
             }
         };
         self.informer.add_handler(Box::new(handler), self.resync)
@@ -107,6 +110,16 @@ fn is_of_interest<K: Cached>(event: &Event<K>, predicate: Option<&Predicate<K>>)
         Event::Added { object, .. } => predicate.passes(None, object),
         Event::Updated { old, new } => event.is_resync() || predicate.passes(Some(old), new),
         Event::Deleted { .. } => true,
+    }
+}
+
+/// Whether somebody wants something else, rather than that something has happened.
+fn is_new_wish<K: Cached>(event: &Event<K>) -> bool {
+    match event {
+        Event::Added { .. } | Event::Deleted { .. } => true,
+        Event::Updated { old, new } => {
+            old.generation() != new.generation() || old.is_deleting() != new.is_deleting() || event.is_resync()
+        }
     }
 }
 

@@ -4,11 +4,12 @@ use std::borrow::Cow;
 
 use serde_json::{Value, json};
 use setpoint_api::BadValue;
+use setpoint_api::cron::Cron;
 
 use super::super::apps::workload;
 use super::super::int_or_percent::validate_non_negative;
 use super::super::{cells, go_value};
-use super::{job_spec, schedule, time_zone};
+use super::{job_spec, time_zone};
 use crate::behaviour::{Behaviour, Context, Generation, keep};
 use crate::columns::{Column, field};
 use crate::edit::Edit;
@@ -160,7 +161,7 @@ fn validate_schedule(spec: &Node<'_>, old: Option<&Node<'_>>, errs: &mut Errors)
     if text.is_empty() {
         return errs.required(&at, "");
     }
-    if let Some(complaint) = schedule::complaint(text) {
+    if let Err(complaint) = Cron::parse(text, time_zone::load_error) {
         errs.invalid(&at, text, complaint);
     }
     let had_zone = old.is_some_and(|old| old.str("schedule").contains("TZ"));

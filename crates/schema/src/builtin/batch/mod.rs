@@ -11,7 +11,6 @@ pub mod job;
 mod job_spec;
 mod job_status;
 mod job_update;
-mod schedule;
 mod success_policy;
 mod time_zone;
 

@@ -1,0 +1,84 @@
+//! CronJobs: each start once, by the clock.
+
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use k8s_openapi::api::batch::v1::CronJob;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+use setpoint_testkit::{ControlPlane, Process, Scenario, State, exhaust};
+
+use crate::process::controllers;
+
+/// A Job every ten minutes for half an hour, which is never done.
+struct Ticking {
+    name: &'static str,
+    policy: &'static str,
+    jobs: usize,
+}
+
+fn tick(schedule: &str, zone: &str, policy: &str) -> CronJob {
+    let pod = json!({"restartPolicy": "Never", "containers": [{"name": "main", "image": "tick"}]});
+    let template = json!({"spec": {"template": {"spec": pod}}});
+    let spec = json!({"schedule": schedule, "timeZone": zone, "concurrencyPolicy": policy, "jobTemplate": template});
+    serde_json::from_value(json!({"metadata": {"name": "tick"}, "spec": spec})).unwrap()
+}
+
+impl Scenario for Ticking {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn process(&self, process: Process) -> BoxFuture<'static, ()> {
+        controllers(process, "cronjob-controller")
+    }
+
+    fn drive<'a>(&'a self, plane: &'a ControlPlane) -> BoxFuture<'a, ()> {
+        Box::pin(async {
+            let cron_jobs: Api<CronJob> = Api::default_namespaced(plane.client());
+            let cron = tick("*/10 * * * *", "Europe/Berlin", self.policy);
+            cron_jobs.create(&PostParams::default(), &cron).await.unwrap();
+            plane.advance(Duration::from_secs(29 * 60)).await;
+            let patch = Patch::Merge(json!({"spec": {"suspend": true}}));
+            cron_jobs.patch("tick", &PatchParams::default(), &patch).await.unwrap();
+        })
+    }
+
+    fn invariant(&self, state: &State) -> Result<(), String> {
+        let jobs = state.objects("batch", "jobs").len();
+        if jobs > self.jobs { Err(format!("there are {jobs} jobs")) } else { Ok(()) }
+    }
+
+    fn outcome(&self, state: &State) -> Result<(), String> {
+        let cron = state.object("batch", "cronjobs", "default", "tick").unwrap_or_default();
+        let active = cron["status"]["active"].as_array().map_or(0, Vec::len);
+        let jobs = state.objects("batch", "jobs").len();
+        match (active, jobs) == (self.jobs, self.jobs) {
+            true => Ok(()),
+            false => Err(format!("{jobs} jobs, {active} of them known as active")),
+        }
+    }
+
+    /// A Job's identity is in its labels, too: its name and start are what counts.
+    fn view(&self, object: Value) -> Option<Value> {
+        match object["kind"] == "Job" {
+            true => Some(object["metadata"]["annotations"].clone()),
+            false => Some(object),
+        }
+    }
+}
+
+#[test]
+fn each_start_has_one_job() {
+    exhaust(&Ticking { name: "cron_job::each_start_has_one_job", policy: "Allow", jobs: 2 }).assert();
+}
+
+#[test]
+fn while_one_runs_no_other_is_started() {
+    exhaust(&Ticking { name: "cron_job::while_one_runs_no_other_is_started", policy: "Forbid", jobs: 1 }).assert();
+}
+
+#[test]
+fn a_new_one_replaces_the_old() {
+    exhaust(&Ticking { name: "cron_job::a_new_one_replaces_the_old", policy: "Replace", jobs: 1 }).assert();
+}

@@ -1,0 +1,136 @@
+//! Nodes that tell how they are for as long as they live, and pods on them.
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+use setpoint_testkit::{ControlPlane, Limits};
+
+/// How often a node tells that it lives.
+const BEAT: Duration = Duration::from_secs(40);
+
+/// Short enough that heartbeats, which go on all the time, don't make tests slow.
+pub fn limits() -> Limits {
+    Limits { quiet: Duration::from_secs(150), still: Duration::from_secs(120), ..Limits::default() }
+}
+
+/// Those nodes that live.
+#[derive(Default)]
+pub struct Living(Mutex<BTreeSet<String>>);
+
+impl Living {
+    pub fn set(&self, name: &str, lives: bool) {
+        let mut names = self.0.lock().unwrap();
+        match lives {
+            true => names.insert(name.to_owned()),
+            false => names.remove(name),
+        };
+    }
+}
+
+/// Lets nodes tell how they are: their lease, that they are ready, and that their pods are.
+pub fn live(plane: &ControlPlane) -> BoxFuture<'static, ()> {
+    let (client, living, clock) = (plane.client(), plane.outside::<Living>(), plane.clock());
+    Box::pin(async move {
+        let leases: Api<Lease> = Api::namespaced(client.clone(), "kube-node-lease");
+        let (nodes, pods): (Api<Node>, Api<Pod>) = (Api::all(client.clone()), Api::all(client.clone()));
+        let is_ready = |conditions: Value| {
+            conditions.as_array().into_iter().flatten().any(|said| said["type"] == "Ready" && said["status"] == "True")
+        };
+        let ready = || {
+            json!({"status": {"conditions": [
+            {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status", "lastHeartbeatTime": clock.time(), "lastTransitionTime": clock.time()}]}})
+        };
+        loop {
+            let names: Vec<_> = living.0.lock().unwrap().iter().cloned().collect();
+            for name in names {
+                let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name},
+                    "spec": {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": clock.micro_time()}});
+                let params = PatchParams::apply("node").force();
+                leases.patch(&name, &params, &Patch::Apply(lease)).await.unwrap();
+                let Ok(node) = nodes.get(&name).await else { continue };
+                if !is_ready(json!(node.status.and_then(|status| status.conditions))) {
+                    nodes.patch_status(&name, &PatchParams::default(), &Patch::Strategic(ready())).await.unwrap();
+                }
+                let here = ListParams::default().fields(&format!("spec.nodeName={name}"));
+                for pod in pods.list(&here).await.unwrap() {
+                    let namespace = pod.metadata.namespace.unwrap_or_default();
+                    let (api, pod_name): (Api<Pod>, _) =
+                        (Api::namespaced(client.clone(), &namespace), pod.metadata.name.unwrap());
+                    if pod.metadata.deletion_timestamp.is_none()
+                        && !is_ready(json!(pod.status.and_then(|status| status.conditions)))
+                    {
+                        let patch = json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": clock.time()}]}});
+                        api.patch_status(&pod_name, &PatchParams::default(), &Patch::Strategic(patch)).await.unwrap();
+                    }
+                }
+            }
+            tokio::time::sleep(BEAT).await;
+        }
+    })
+}
+
+/// Makes a node that is ready.
+pub async fn make(plane: &ControlPlane, name: &str, more: Value) {
+    let nodes: Api<Node> = Api::all(plane.client());
+    let mut node = json!({"metadata": {"name": name}});
+    merge(&mut node, more);
+    nodes.create(&PostParams::default(), &serde_json::from_value(node).unwrap()).await.unwrap();
+    say(plane, name, "Ready", "True").await;
+    plane.outside::<Living>().set(name, true);
+}
+
+/// Says something about a node.
+pub async fn say(plane: &ControlPlane, name: &str, kind: &str, status: &str) {
+    let nodes: Api<Node> = Api::all(plane.client());
+    let time = plane.clock().time();
+    let said = json!({"status": {"conditions": [{"type": kind, "status": status, "reason": "Said", "message": "said",
+        "lastHeartbeatTime": time, "lastTransitionTime": time}]}});
+    nodes.patch_status(name, &PatchParams::default(), &Patch::Strategic(said)).await.unwrap();
+}
+
+/// Changes a node.
+pub async fn change(plane: &ControlPlane, name: &str, patch: Value) {
+    let nodes: Api<Node> = Api::all(plane.client());
+    nodes.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+}
+
+/// Makes a pod that runs on a node and goes at once when it is deleted.
+pub async fn place(plane: &ControlPlane, name: &str, node: &str, more: Value) {
+    let pods: Api<Pod> = Api::namespaced(plane.client(), "default");
+    let spec =
+        json!({"nodeName": node, "terminationGracePeriodSeconds": 0, "containers": [{"name": "c", "image": "i"}]});
+    let mut pod = json!({"metadata": {"name": name}, "spec": spec});
+    merge(&mut pod, more);
+    pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+    let ready = json!({"status": {"phase": "Running", "conditions": [
+        {"type": "Ready", "status": "True", "lastTransitionTime": plane.clock().time()}]}});
+    pods.patch_status(name, &PatchParams::default(), &Patch::Strategic(ready)).await.unwrap();
+}
+
+/// The taints of a node, as `key:effect`, without the usual prefix.
+pub fn taints(node: &Value) -> Vec<String> {
+    let text = |taint: &Value, name: &str| taint[name].as_str().unwrap_or("").replace("node.kubernetes.io/", "");
+    let taints = node["spec"]["taints"].as_array().into_iter().flatten();
+    taints.map(|taint| format!("{}:{}", text(taint, "key"), text(taint, "effect"))).collect()
+}
+
+/// The status of a condition.
+pub fn condition<'a>(object: &'a Value, kind: &str) -> &'a str {
+    let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.filter(|said| said["type"] == kind).find_map(|said| said["status"].as_str()).unwrap_or("")
+}
+
+fn merge(value: &mut Value, more: Value) {
+    match (value, more) {
+        (Value::Object(fields), Value::Object(more)) => {
+            more.into_iter().for_each(|(name, value)| merge(fields.entry(name).or_insert(Value::Null), value));
+        }
+        (value, more) => *value = more,
+    }
+}

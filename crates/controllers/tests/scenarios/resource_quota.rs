@@ -1,0 +1,80 @@
+//! Quotas say what is used.
+
+use futures_util::future::BoxFuture;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, ResourceQuota, Service};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+use setpoint_testkit::{ControlPlane, Process, Scenario, State, exhaust};
+
+use crate::nodes;
+use crate::process::controllers;
+
+async fn quota(plane: &ControlPlane, name: &str, spec: Value) {
+    let quotas: Api<ResourceQuota> = Api::namespaced(plane.client(), "default");
+    let quota = serde_json::from_value(json!({"metadata": {"name": name}, "spec": spec})).unwrap();
+    quotas.create(&PostParams::default(), &quota).await.unwrap();
+}
+
+fn expect(state: &State, name: &str, used: Value) -> Result<(), String> {
+    let quota = state.object("", "resourcequotas", "default", name).unwrap_or_default();
+    let status = &quota["status"];
+    let right = status["used"] == used && status["hard"] == quota["spec"]["hard"];
+    if right { Ok(()) } else { Err(format!("{name}: {status} instead of {used}")) }
+}
+
+/// Pods, services and other objects come and go; a quota changes what it limits; one counts some pods only.
+struct ComeAndGo;
+
+impl Scenario for ComeAndGo {
+    fn name(&self) -> &'static str {
+        "resource_quota::quotas_say_what_is_used"
+    }
+
+    fn prepare<'a>(&'a self, plane: &'a ControlPlane) -> BoxFuture<'a, ()> {
+        Box::pin(async {
+            plane.let_pods_into("default").await;
+            quota(plane, "all", json!({"hard": {"pods": "10", "requests.cpu": "2", "services": "5"}})).await;
+            quota(plane, "best-effort", json!({"hard": {"pods": "5"}, "scopes": ["BestEffort"]})).await;
+            quota(plane, "objects", json!({"hard": {"count/configmaps": "5", "count/nothing.example.com": "1"}})).await;
+        })
+    }
+
+    fn process(&self, process: Process) -> BoxFuture<'static, ()> {
+        controllers(process, "resourcequota-controller")
+    }
+
+    fn drive<'a>(&'a self, plane: &'a ControlPlane) -> BoxFuture<'a, ()> {
+        Box::pin(async {
+            let cpu = |amount: &str| json!({"spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": amount}}}]}});
+            nodes::place(plane, "a", "n", cpu("100m")).await;
+            nodes::place(plane, "b", "n", cpu("250m")).await;
+            nodes::place(plane, "free", "n", json!({})).await;
+            nodes::place(plane, "ended", "n", cpu("1")).await;
+            plane.settle().await.unwrap();
+            let pods: Api<Pod> = Api::namespaced(plane.client(), "default");
+            pods.delete("a", &DeleteParams::default()).await.unwrap();
+            let ended = Patch::Merge(json!({"status": {"phase": "Succeeded"}}));
+            pods.patch_status("ended", &PatchParams::default(), &ended).await.unwrap();
+            let services: Api<Service> = Api::namespaced(plane.client(), "default");
+            let service = json!({"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}});
+            services.create(&PostParams::default(), &serde_json::from_value(service).unwrap()).await.unwrap();
+            let maps: Api<ConfigMap> = Api::namespaced(plane.client(), "default");
+            let map = json!({"metadata": {"name": "m"}});
+            maps.create(&PostParams::default(), &serde_json::from_value(map).unwrap()).await.unwrap();
+            let quotas: Api<ResourceQuota> = Api::namespaced(plane.client(), "default");
+            let other = Patch::Merge(json!({"spec": {"hard": {"pods": "9", "services": null, "count/pods": "9"}}}));
+            quotas.patch("all", &PatchParams::default(), &other).await.unwrap();
+        })
+    }
+
+    fn outcome(&self, state: &State) -> Result<(), String> {
+        expect(state, "all", json!({"pods": "2", "requests.cpu": "250m", "count/pods": "3"}))?;
+        expect(state, "best-effort", json!({"pods": "1"}))?;
+        expect(state, "objects", json!({"count/configmaps": "1"}))
+    }
+}
+
+#[test]
+fn quotas_say_what_is_used() {
+    exhaust(&ComeAndGo).assert();
+}
