@@ -196,10 +196,11 @@ mod tests {
         let mut cron = cron(json!({"schedule": "30 2 * * *"}), json!({}));
         let (mut now, mut starts) = (cron.metadata.creation_timestamp.clone().unwrap().0, Vec::new());
         while now < "2027-01-01T00:00:00Z".parse().unwrap() {
-            let status = cron.status.get_or_insert_default();
-            if let Ok(Due::Start(at, missed)) = due(&cron.clone(), &status.clone(), &table, now) {
+            let status = cron.status.clone().unwrap_or_default();
+            if let Ok(Due::Start(at, missed)) = due(&cron, &status, &table, now) {
                 assert_eq!(missed, Missed::None);
-                status.last_schedule_time = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at));
+                cron.status.get_or_insert_default().last_schedule_time =
+                    Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at));
                 starts.push(at.to_string());
             }
             let wait = until_next(&cron, cron.status.as_ref().unwrap(), &table, now).unwrap();
