@@ -88,7 +88,7 @@ pub async fn delete(client: &Client, job: &Job) -> Result<(), kube::Error> {
     let preconditions = Some(Preconditions { uid: job.metadata.uid.clone(), resource_version: None });
     let how = DeleteParams { preconditions, ..DeleteParams::background() };
     match Api::<Job>::namespaced(client.clone(), namespace).delete(name, &how).await {
-        Err(error) if retry::is_not_found(&error) || retry::is_conflict(&error) => Ok(()),
+        Err(error) if retry::is_not_found(&error) => Ok(()),
         other => other.map(drop),
     }
 }
