@@ -83,7 +83,10 @@ async fn write(
     match written {
         Ok(_) => Ok(()),
         Err(error) if is_namespace_terminating(&error) => Ok(()),
-        Err(error) if retry::is_conflict(&error) => Err(error.into()),
+        // The cache is behind; there is nothing to tell.
+        Err(error) if retry::is_conflict(&error) || retry::is_already_exists(&error) || retry::is_not_found(&error) => {
+            Err(error.into())
+        }
         Err(error) => {
             let (reason, what) = match is_new {
                 true => ("FailedToCreateEndpoint", "create endpoint for service"),
