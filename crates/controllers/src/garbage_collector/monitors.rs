@@ -57,11 +57,15 @@ impl Monitors {
                 running.leaves = Some(now + LEAVE_AFTER);
             }
         }
-        let gone = |running: &Running| running.leaves.is_some_and(|moment| moment <= now);
-        for (_, running) in self.running.extract_if(.., |_, running| gone(running)) {
-            running.task.abort();
-            self.collector.graph().forget_kind(&running.kind);
-        }
+        let collector = &self.collector;
+        self.running.retain(|_, running| {
+            let stays = running.leaves.is_none_or(|moment| moment > now);
+            if !stays {
+                running.task.abort();
+                collector.graph().forget_kind(&running.kind);
+            }
+            stays
+        });
     }
 
     /// When the next monitor ends.

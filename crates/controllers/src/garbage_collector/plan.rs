@@ -46,7 +46,7 @@ pub enum Verdict {
 
 /// What to do with an object with these owners.
 pub fn plan(owners: &[Standing], situation: Situation) -> Verdict {
-    let is = |wanted: Standing| owners.iter().any(|standing| *standing == wanted);
+    let is = |wanted: Standing| owners.contains(&wanted);
     if owners.is_empty() {
         return Verdict::Keep;
     }

@@ -17,6 +17,9 @@ const PODS: &str = "/api/v1/namespaces/doomed/pods";
 const WIDGETS: &str = "/apis/example.com/v1/namespaces/doomed/widgets";
 const RESOURCES: &[&str] = &["pods", "configmaps", "secrets", "customresourcedefinitions", "widgets"];
 
+/// The controller looks again and again while a finalizer holds; each look is one more point for faults.
+const LATER: Duration = Duration::from_secs(10);
+
 fn controller(process: Process) -> BoxFuture<'static, ()> {
     controllers_of(process, "namespace-controller", RESOURCES)
 }
@@ -138,7 +141,7 @@ impl Scenario for Finalizer {
                 said(&state, "NamespaceContentRemaining"),
                 "True SomeResourcesRemain: Some resources are remaining: configmaps. has 1 resource instances"
             );
-            plane.settle().await.unwrap();
+            plane.advance(LATER).await;
             objects.patch(MAPS, "held", json!({"metadata": {"finalizers": null}})).await;
         })
     }
@@ -181,7 +184,7 @@ impl Scenario for DefinitionGoes {
                 said(&plane.state(), "NamespaceContentRemaining"),
                 "True SomeResourcesRemain: Some resources are remaining: widgets.example.com has 1 resource instances"
             );
-            plane.settle().await.unwrap();
+            plane.advance(LATER).await;
             objects.patch(WIDGETS, "held", json!({"metadata": {"finalizers": null}})).await;
         })
     }

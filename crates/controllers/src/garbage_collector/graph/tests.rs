@@ -35,7 +35,7 @@ impl Bench {
             Reference { api_version: "v1".into(), kind: kind.into(), name: name.into(), uid: uid.into(), blocks }
         };
         let sighting = Sighting {
-            namespace: Some(namespace.into()).filter(|namespace: &Box<str>| !namespace.is_empty()),
+            namespace: Some(namespace).filter(|namespace| !namespace.is_empty()).map(Into::into),
             name: name.into(),
             uid: uid.into(),
             version: 1,
