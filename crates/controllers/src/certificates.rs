@@ -118,8 +118,16 @@ async fn may(context: &Context, request: &Request, right: &str) -> Result<bool, 
     }});
     let review: SubjectAccessReview = serde_json::from_value(review).map_err(Error::terminal)?;
     let api: Api<SubjectAccessReview> = Api::all(context.client().clone());
-    let answer = api.create(&PostParams::default(), &review).await?;
-    Ok(answer.status.is_some_and(|status| status.allowed))
+    match api.create(&PostParams::default(), &review).await {
+        Ok(answer) => Ok(answer.status.is_some_and(|status| status.allowed)),
+        // A server that answers no such questions won't do so in a moment: somebody else has to approve.
+        Err(error) if is_unanswered(&error) => Err(Error::terminal(error)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn is_unanswered(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 501)
 }
 
 async fn sign(context: Context, requests: Informer<Request>, signer: Signer, key: Key) -> Result<Action, Error> {

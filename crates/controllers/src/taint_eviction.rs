@@ -109,8 +109,9 @@ impl Evictor {
         let evicting = stream::iter(pods).map(|pod| {
             let (client, time) = (context.client(), &time);
             async move {
+                removal::remove(client, &pod, Some(WHY), How::InOrder, time).await?;
                 self.say(&pod.key(), "Marking for deletion");
-                removal::remove(client, &pod, Some(WHY), How::InOrder, time).await
+                Ok::<(), kube::Error>(())
             }
         });
         Ok(evicting.buffer_unordered(DELETES).try_collect::<()>().await?)

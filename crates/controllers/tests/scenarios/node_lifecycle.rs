@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use serde_json::json;
+use serde_json::{Value, json};
 use setpoint_testkit::{ControlPlane, Process, Scenario, State, exhaust_with};
 
 use crate::nodes::{self, Living, condition, taints};
@@ -66,12 +66,8 @@ impl Scenario for OneDies {
         expect("labels", &live["metadata"]["labels"], live["metadata"]["labels"]["beta.kubernetes.io/os"] == "linux")
     }
 
-    /// Which of two taints came first is of no concern.
-    fn view(&self, mut object: serde_json::Value) -> Option<serde_json::Value> {
-        if let Some(taints) = object["spec"]["taints"].as_array_mut() {
-            taints.sort_by_key(ToString::to_string);
-        }
-        Some(object)
+    fn view(&self, object: Value) -> Option<Value> {
+        Some(nodes::with_sorted_taints(object))
     }
 }
 
@@ -121,7 +117,7 @@ impl Scenario for OneComesBack {
     }
 
     /// What a node never said is said to be unknown if it is thought dead, which is so in some runs only.
-    fn view(&self, mut object: serde_json::Value) -> Option<serde_json::Value> {
+    fn view(&self, mut object: Value) -> Option<Value> {
         if object["kind"] == "Node" {
             object["status"].as_object_mut().map(|status| status.remove("conditions"));
         }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use setpoint_testkit::{ControlPlane, Limits};
 
 /// How often a node tells that it lives.
-const BEAT: Duration = Duration::from_secs(40);
+const BEAT: Duration = Duration::from_secs(20);
 
 /// Short enough that heartbeats, which go on all the time, don't make tests slow.
 pub fn limits() -> Limits {
@@ -133,4 +133,12 @@ fn merge(value: &mut Value, more: Value) {
         }
         (value, more) => *value = more,
     }
+}
+
+/// An object in which the order of taints, which is of no concern, is always the same.
+pub fn with_sorted_taints(mut object: Value) -> Value {
+    if let Some(taints) = object.pointer_mut("/spec/taints").and_then(Value::as_array_mut) {
+        taints.sort_by_key(ToString::to_string);
+    }
+    object
 }

@@ -157,12 +157,8 @@ impl Scenario for DeadNode {
         if left == ["on-lives"] { Ok(()) } else { Err(format!("{left:?}")) }
     }
 
-    /// Which of two taints came first is of no concern.
-    fn view(&self, mut object: Value) -> Option<Value> {
-        if let Some(taints) = object["spec"]["taints"].as_array_mut() {
-            taints.sort_by_key(ToString::to_string);
-        }
-        Some(object)
+    fn view(&self, object: Value) -> Option<Value> {
+        Some(nodes::with_sorted_taints(object))
     }
 }
 
