@@ -1,6 +1,6 @@
 //! What a deployment says of itself, and whether it gets on.
 
-use k8s_openapi::api::apps::v1::{Deployment, DeploymentStatus};
+use k8s_openapi::api::apps::v1::{Deployment, DeploymentCondition, DeploymentStatus};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use setpoint_runtime::conditions::State;
 
@@ -107,23 +107,8 @@ impl<'a> Report<'a> {
         let mut all = status.conditions.take().unwrap_or_default();
         if self.deadline().is_none() {
             conditions::remove(&mut all, PROGRESSING);
-        } else if !(status.replicas == status.updated_replicas && self.has_reason(COMPLETE)) {
-            let name = self.deployment.metadata.name.as_deref().unwrap_or_default();
-            let who = match &family.new {
-                Some(new) => format!("ReplicaSet {:?}", new.name()),
-                None => format!("Deployment {name:?}"),
-            };
-            let say = |state, reason, what: &str| {
-                conditions::new(PROGRESSING, state, reason, format!("{who} {what}"), self.now)
-            };
-            if self.is_complete(&status) {
-                conditions::set(&mut all, say(State::True, COMPLETE, "has successfully progressed."));
-            } else if self.gets_on(&status) {
-                // The time of the last progress is what the deadline counts from.
-                conditions::replace(&mut all, say(State::True, UPDATED, "is progressing."));
-            } else if self.is_timed_out() {
-                conditions::set(&mut all, say(State::False, TIMED_OUT, "has timed out progressing."));
-            }
+        } else {
+            self.judge_progress(&status, family, &mut all);
         }
         let newest_first = family.new.iter().chain(&family.old);
         let set_conditions =
@@ -134,6 +119,31 @@ impl<'a> Report<'a> {
         }
         status.conditions = Some(all);
         status
+    }
+
+    fn judge_progress(&self, status: &DeploymentStatus, family: &Family, all: &mut Vec<DeploymentCondition>) {
+        let name = self.deployment.metadata.name.as_deref().unwrap_or_default();
+        let who = match &family.new {
+            Some(new) => format!("ReplicaSet {:?}", new.name()),
+            None => format!("Deployment {name:?}"),
+        };
+        let say =
+            |state, reason, what: &str| conditions::new(PROGRESSING, state, reason, format!("{who} {what}"), self.now);
+        let done = say(State::True, COMPLETE, "has successfully progressed.");
+        if self.is_complete(status) {
+            // Who made the set may have died before it could say so: then the last word is about the set before.
+            match conditions::find(all, PROGRESSING).is_some_and(|said| said.message != done.message) {
+                true => conditions::replace(all, done),
+                false => conditions::set(all, done),
+            }
+        } else if status.replicas == status.updated_replicas && self.has_reason(COMPLETE) {
+            // No rollout is under way: pods come and go.
+        } else if self.gets_on(status) {
+            // The time of the last progress is what the deadline counts from.
+            conditions::replace(all, say(State::True, UPDATED, "is progressing."));
+        } else if self.is_timed_out() {
+            conditions::set(all, say(State::False, TIMED_OUT, "has timed out progressing."));
+        }
     }
 
     /// When to look whether the rollout still gets on, if this is what is said now.
@@ -186,7 +196,7 @@ impl<'a> Report<'a> {
         spec.progress_deadline_seconds.filter(|seconds| *seconds != i32::MAX)
     }
 
-    fn conditions(&self) -> &[k8s_openapi::api::apps::v1::DeploymentCondition] {
+    fn conditions(&self) -> &[DeploymentCondition] {
         self.said.conditions.as_deref().unwrap_or_default()
     }
 

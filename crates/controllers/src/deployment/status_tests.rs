@@ -73,6 +73,8 @@ fn progress_moves_the_time_and_lack_of_it_ends_in_a_verdict() {
     // All is done.
     let done = ["True", COMPLETE, "ReplicaSet \"web-2\" has successfully progressed.", "00:10:00", "00:00:00"];
     check(before(half.clone(), UPDATED, long_ago), Some((2, 2, 2)), (0, 0, 0), done);
+    // It was done before, but the last word was about another set.
+    check(before(half.clone(), COMPLETE, long_ago), Some((2, 2, 2)), (0, 0, 0), done);
     // A pod more of the new set, one fewer of the old ones, one more available.
     check(before(half.clone(), UPDATED, long_ago), Some((2, 2, 0)), (1, 1, 1), progress);
     check(before(half.clone(), UPDATED, long_ago), Some((1, 1, 1)), (1, 1, 0), progress);

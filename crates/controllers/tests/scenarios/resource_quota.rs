@@ -4,7 +4,7 @@ use futures_util::future::BoxFuture;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, ResourceQuota, Service};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
-use setpoint_testkit::{ControlPlane, Process, Scenario, State, exhaust};
+use setpoint_testkit::{ControlPlane, Process, Scenario, State, exhaust_with};
 
 use crate::nodes;
 use crate::process::controllers;
@@ -76,5 +76,5 @@ impl Scenario for ComeAndGo {
 
 #[test]
 fn quotas_say_what_is_used() {
-    exhaust(&ComeAndGo).assert();
+    exhaust_with(&ComeAndGo, 0, nodes::limits()).assert();
 }

@@ -90,3 +90,35 @@ async fn ten_replicas_are_never_fewer_than_eight_nor_more_than_thirteen() {
     let status = plane.state().object("apps", "deployments", "default", "web").unwrap()["status"].clone();
     expect("updated", status["updatedReplicas"].clone(), 20).unwrap();
 }
+
+/// Of a controller whose caches are up to date. One that was started on old caches may act on what is no longer so.
+#[tokio::test(start_paused = true)]
+async fn recreation_never_has_old_and_new_pods_at_once() {
+    let plane = ControlPlane::start().await;
+    plane.let_pods_into("default").await;
+    let _kubelet = tokio::spawn(Kubelet::binding_to("node-1").run(&plane));
+    let _controllers = spawn(&plane, "replicaset,deployment");
+    let target = Target::of::<Pod>(&(), None);
+    let pods = Informer::<Pod>::new(plane.client(), target, InformerOptions::default(), &plane.chance());
+    let mixed = Arc::new(Mutex::new(0));
+    let (counted, lister) = (mixed.clone(), pods.lister());
+    let image = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.containers[0].image.clone());
+    let handler = move |_: &Event<Pod>| {
+        let images: std::collections::BTreeSet<_> = lister.snapshot().iter().map(|pod| image(pod)).collect();
+        *counted.lock().unwrap() += usize::from(images.len() > 1);
+    };
+    let _told = pods.add_handler(Box::new(handler), None);
+    let watching = pods.clone();
+    tokio::spawn(async move { watching.run_until(std::future::pending()).await });
+    let spec = json!({"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": template("web:1"),
+        "strategy": {"type": "Recreate"}, "revisionHistoryLimit": 0});
+    create(&plane, json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec}))
+        .await;
+    plane.settle().await.unwrap();
+    patch(&plane, "apps/v1", "Deployment", "web", json!({"spec": {"template": template("web:2")}})).await;
+    plane.settle().await.unwrap();
+    let images: Vec<_> = pods.lister().snapshot().iter().map(|pod| image(pod)).collect();
+    assert_eq!(images, vec![Some("web:2".to_owned()); 3]);
+    assert_eq!(plane.state().objects("apps", "replicasets").len(), 1, "no history is kept");
+    assert_eq!(*mixed.lock().unwrap(), 0, "moments with pods of both templates");
+}

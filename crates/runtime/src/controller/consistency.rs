@@ -15,8 +15,9 @@ use crate::Key;
 pub const STALE_WAIT: Duration = Duration::from_secs(1);
 /// After so long a write is taken as seen: the cache may not select the object at all, and would then never tell.
 pub const STALE_GIVE_UP: Duration = Duration::from_secs(60);
-/// Most writes per key that are waited for; the newest count, and versions only grow.
-const WRITES_MAX: usize = 64;
+/// Most writes per key that are waited for: one of each resource, for caches see versions in order, and deletions that are
+/// done at once, which have none.
+const WRITES_MAX: usize = 1_024;
 
 /// With more keys than this, those whose writes nobody asked about for [`STALE_GIVE_UP`] are forgotten.
 const KEYS_MAX: usize = 10_000;
@@ -54,6 +55,9 @@ impl Consistency {
         noted.since = Instant::now();
         noted.writes.retain(|old| !writes.iter().any(|new| new.plural == old.plural && new.key == old.key));
         noted.writes.extend(writes);
+        let (plain, gone): (Vec<_>, Vec<_>) = noted.writes.drain(..).partition(|write| !write.gone);
+        let is_newest = |write: &&Access| !plain.iter().any(|other| write.is_older_than(other));
+        noted.writes = gone.into_iter().chain(plain.iter().filter(is_newest).cloned()).collect();
         let excess = noted.writes.len().saturating_sub(WRITES_MAX);
         noted.writes.drain(..excess);
     }

@@ -13,8 +13,12 @@ use tower::BoxError;
 
 use crate::Key;
 
-/// Most reads, and most writes, that one run remembers; further writes still happen but aren't traced.
-const ACCESSES_MAX: usize = 64;
+/// Most reads, and most writes, that one run remembers. Of further writes the newest of each resource is known, which is
+/// what the next run has to wait for: caches see versions in order.
+pub(super) const ACCESSES_MAX: usize = 64;
+/// Most deletions that one run remembers: an object that is gone at once has no version that the next run could wait for.
+/// More than the largest burst of any controller, 500.
+const GONE_MAX: usize = 1_024;
 /// Largest answer to a write that is looked into. An object has at most 3 MiB on the wire.
 const ANSWER_BYTES_MAX: usize = 32 * 1024 * 1024;
 
@@ -88,10 +92,20 @@ impl Recorder {
 
     pub fn note(&self, access: Access) {
         let mut noted = self.lock();
-        let same = |known: &&Access| (known.verb == Verb::Get) == (access.verb == Verb::Get);
-        if noted.iter().filter(same).count() < ACCESSES_MAX {
+        let same = |known: &&Access| known.is_write() == access.is_write() && known.gone == access.gone;
+        let max = if access.is_write() && access.gone { GONE_MAX } else { ACCESSES_MAX };
+        if noted.iter().filter(same).count() < max {
             noted.push(access);
+        } else if access.is_write()
+            && let Some(at) = least_needed(&noted, &access)
+        {
+            noted[at] = access;
         }
+    }
+
+    /// Whether a run has written so much that answers need not be kept for comparison.
+    fn is_full(&self) -> bool {
+        self.lock().len() >= ACCESSES_MAX
     }
 
     async fn pass(&self, client: Client, request: Request<Body>) -> Result<Response<Body>, BoxError> {
@@ -102,7 +116,7 @@ impl Recorder {
         let text: Bytes = Limited::new(body, ANSWER_BYTES_MAX).collect().await?.to_bytes();
         access.code = parts.status.as_u16();
         if parts.status.is_success() {
-            access.read_answer(&text);
+            access.read_answer(&text, !self.is_full());
         }
         self.note(access);
         Ok(Response::from_parts(parts, Body::from(text)))
@@ -111,6 +125,15 @@ impl Recorder {
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Access>> {
         self.noted.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Which of the noted writes can make room for another: one that the other is newer than, or, for the first write of a
+/// resource, any that is not the newest of its own.
+fn least_needed(noted: &[Access], access: &Access) -> Option<usize> {
+    let is_first = || !noted.iter().any(|known| known.is_write() && known.is_of_same_resource(access));
+    let is_old = |known: &Access| noted.iter().any(|other| known.is_older_than(other));
+    let older = noted.iter().rposition(|known| known.is_older_than(access));
+    older.or_else(|| is_first().then(|| noted.iter().position(is_old)).flatten())
 }
 
 #[derive(Default, Deserialize)]
@@ -152,7 +175,24 @@ impl Access {
         (200..300).contains(&self.code)
     }
 
-    fn read_answer(&mut self, text: &[u8]) {
+    /// Whether a cache that has seen the other write has seen this one, too, and the other is the newer.
+    pub(super) fn is_older_than(&self, other: &Access) -> bool {
+        let is_plain = |access: &Access| access.is_write() && access.is_success() && !access.gone;
+        is_plain(self)
+            && is_plain(other)
+            && self.is_of_same_resource(other)
+            && self.version().zip(other.version()).is_some_and(|(own, other)| own < other)
+    }
+
+    fn is_of_same_resource(&self, other: &Access) -> bool {
+        self.plural == other.plural && self.group == other.group
+    }
+
+    fn version(&self) -> Option<u64> {
+        self.resource_version.as_ref()?.parse().ok()
+    }
+
+    fn read_answer(&mut self, text: &[u8], keep: bool) {
         let head: Head = serde_json::from_slice(text).unwrap_or_default();
         if head.kind == "Status" {
             self.gone = self.verb == Verb::Delete;
@@ -166,7 +206,7 @@ impl Access {
         let waits = !meta.finalizers.is_empty() || meta.deletion_grace_period_seconds.is_some_and(|grace| grace > 0);
         let deletes = self.verb == Verb::Delete || meta.deletion_timestamp.is_some();
         self.gone = deletes && !waits && self.is_write();
-        if self.is_write() {
+        if self.is_write() && keep {
             self.answer = serde_json::from_slice(text).ok().map(Arc::new);
         }
     }
@@ -228,6 +268,35 @@ mod tests {
             format!("{verb:?} {group}/{plural} {key} {}", subresource.unwrap_or_default()).trim_end().to_owned()
         });
         assert_eq!(said, expected, "{method} {path}");
+    }
+
+    fn write(verb: Verb, plural: &str, version: u64, gone: bool) -> Access {
+        let path = format!("/api/v1/namespaces/a/{plural}/x{version}");
+        let about = about(&Method::PUT, &path.parse().unwrap()).unwrap();
+        Access { verb, code: 200, resource_version: (!gone).then(|| version.to_string()), gone, ..about }
+    }
+
+    #[test]
+    fn a_burst_leaves_the_newest_write_of_each_resource_and_every_deletion() {
+        let recorder = Recorder::default();
+        for version in 2..500 {
+            recorder.note(write(Verb::Create, "pods", version, false));
+        }
+        // Answers come in any order.
+        recorder.note(write(Verb::Create, "pods", 70, false));
+        recorder.note(write(Verb::Update, "sets", 501, false));
+        (0..500).for_each(|version| recorder.note(write(Verb::Delete, "pods", version, true)));
+        let noted = recorder.take();
+        let newest = |plural: &str| {
+            noted
+                .iter()
+                .filter(|access| access.plural == plural)
+                .filter_map(|access| access.resource_version.as_ref()?.parse::<u64>().ok())
+                .max()
+        };
+        assert_eq!((newest("sets"), newest("pods")), (Some(501), Some(499)));
+        assert_eq!(noted.iter().filter(|access| access.gone).count(), 500);
+        assert_eq!(noted.len(), ACCESSES_MAX + 500);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::builder::DynReconciler;
 use super::consistency::{Consistency, STALE_WAIT};
 use super::hot_loop::{HotLoop, HotLoopDetector};
-use super::recorder::{Access, Recorder};
+use super::recorder::{ACCESSES_MAX, Access, Recorder};
 use super::source::Source;
 use super::{Action, Context, ControllerStats, Error, Outcome, Trace, Traces};
 use crate::Key;
@@ -217,7 +217,8 @@ impl Worker {
         hot_loop: Option<HotLoop>,
     ) {
         let accesses = accesses.into_iter().map(|access| Access { answer: None, ..access });
-        let (writes, reads) = accesses.partition(Access::is_write);
+        let (mut writes, reads): (Vec<_>, Vec<_>) = accesses.partition(Access::is_write);
+        writes.truncate(ACCESSES_MAX);
         self.workplace.traces.push(Trace {
             controller: self.workplace.name.clone(),
             key: item.key().clone(),

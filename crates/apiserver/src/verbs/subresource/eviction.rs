@@ -68,14 +68,22 @@ fn delete_options(call: &Call<'_>, eviction: &Value, options: &WriteOptions) -> 
 async fn evict(call: &mut Call<'_>, name: &str, options: &DeleteOptions) -> Result<(), Box<Status>> {
     let found = objects::find(&call.server.store.snapshot(), call.served, call.namespace, name)?;
     let pod = objects::value(&found);
-    if is_free_to_go(&pod) {
+    if has_ended(&pod) {
         return remove(call, name, options, None).await;
+    }
+    let version = || Some(pod["metadata"].text("resourceVersion").to_owned());
+    if pod["status"].text("phase") == "Pending" {
+        // It may start and be counted on meanwhile; then it is looked at again.
+        let removed = remove(call, name, options, version()).await;
+        let is_ours = |status: &Status| {
+            options.resource_version.is_none() && status.message.contains("the ResourceVersion in the precondition")
+        };
+        return removed.map_err(|status| if is_ours(&status) { changed(name) } else { status });
     }
     match budget(call, &pod)? {
         None => remove(call, name, options, None).await,
         Some(budget) if is_beyond_help(&pod, &budget) => {
-            let version = pod["metadata"].text("resourceVersion").to_owned();
-            let removed = remove(call, name, options, Some(version)).await;
+            let removed = remove(call, name, options, version()).await;
             let own_version = options.resource_version.is_some();
             removed.map_err(|status| if status.code == 409 && !own_version { busy(&budget) } else { status })
         }
@@ -86,10 +94,14 @@ async fn evict(call: &mut Call<'_>, name: &str, options: &DeleteOptions) -> Resu
     }
 }
 
-/// Pods that do nothing yet or any more count for no budget.
-fn is_free_to_go(pod: &Value) -> bool {
-    matches!(pod["status"].text("phase"), "Succeeded" | "Failed" | "Pending")
-        || pod["metadata"].has("deletionTimestamp")
+/// Pods that do nothing any more count for no budget.
+fn has_ended(pod: &Value) -> bool {
+    matches!(pod["status"].text("phase"), "Succeeded" | "Failed") || pod["metadata"].has("deletionTimestamp")
+}
+
+/// The pod is another one than the one that was looked at: a conflict that trying again solves.
+fn changed(name: &str) -> Box<Status> {
+    Box::new(Status::conflict(&GroupResource::new("", "pods"), name, "the pod has changed"))
 }
 
 /// The one budget of a pod.
