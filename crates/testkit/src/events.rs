@@ -83,7 +83,13 @@ impl Follower {
         let event: Value = serde_json::from_slice(line).unwrap_or_default();
         match event["type"].as_str() {
             Some("ADDED" | "MODIFIED" | "DELETED") => {
-                self.plan.event(event["object"]["metadata"]["resourceVersion"].as_str())
+                let (object, metadata) = (&event["object"], &event["object"]["metadata"]);
+                let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+                let what = || {
+                    let (kind, namespace) = (text(&object["kind"]), text(&metadata["namespace"]));
+                    format!("the event {} {kind} {namespace}/{}", text(&event["type"]), text(&metadata["name"]))
+                };
+                self.plan.event(metadata["resourceVersion"].as_str(), what)
             }
             _ => false,
         }

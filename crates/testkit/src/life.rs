@@ -86,10 +86,15 @@ impl Life {
         }
     }
 
-    /// Makes a call, with whatever the plan has for it.
-    pub(crate) async fn call<T>(&self, effect: Effect, call: impl Future<Output = T>) -> Result<T, Broken> {
+    /// Makes a call, with whatever the plan has for it. `what` names it.
+    pub(crate) async fn call<T>(
+        &self,
+        effect: Effect,
+        what: impl FnOnce() -> String,
+        call: impl Future<Output = T>,
+    ) -> Result<T, Broken> {
         self.go_on().await;
-        let answer = match self.plan.call(effect) {
+        let answer = match self.plan.call(effect, what) {
             Fate::Pass => Ok(call.await),
             Fate::Fail(code) => Err(Broken::Refused(code)),
             Fate::Delay => {
@@ -115,6 +120,11 @@ impl Life {
         answer
     }
 
+    /// Reads from something outside of the cluster.
+    pub(crate) async fn read<T>(&self, call: impl Future<Output = T>) -> Result<T, Broken> {
+        self.call(Effect::Read, || "a call outside that reads".to_owned(), call).await
+    }
+
     /// Makes a change to something outside of the cluster.
     pub(crate) async fn change<T>(&self, change: impl Future<Output = T>) -> Result<T, Broken> {
         let noted = async {
@@ -125,7 +135,7 @@ impl Life {
             self.changed();
             answer
         };
-        self.call(Effect::Write, noted).await
+        self.call(Effect::Write, || "a call outside that writes".to_owned(), noted).await
     }
 
     /// Tells that a write is done.

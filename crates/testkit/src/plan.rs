@@ -27,6 +27,8 @@ pub(crate) struct Plan(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     fault: Option<Fault>,
+    /// What the fault hit.
+    struck: Mutex<Option<String>>,
     counts: Mutex<Counts>,
     /// Moves when the process has to die.
     crashes: watch::Sender<usize>,
@@ -57,6 +59,7 @@ impl Plan {
     pub(crate) fn new(fault: Option<Fault>) -> Plan {
         Plan(Arc::new(Inner {
             fault,
+            struck: Mutex::default(),
             counts: Mutex::default(),
             crashes: watch::Sender::new(0),
             stale: Mutex::default(),
@@ -72,8 +75,30 @@ impl Plan {
         self.0.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a call and tells its fate.
-    pub(crate) fn call(&self, effect: Effect) -> Fate {
+    /// Whether nothing goes wrong.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.0.fault.is_none()
+    }
+
+    /// What the fault hit, if it came to that.
+    pub(crate) fn struck(&self) -> Option<String> {
+        self.0.struck.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn strike(&self, what: String) {
+        *self.0.struck.lock().unwrap_or_else(PoisonError::into_inner) = Some(what);
+    }
+
+    /// Counts a call and tells its fate. `what` names the call.
+    pub(crate) fn call(&self, effect: Effect, what: impl FnOnce() -> String) -> Fate {
+        let fate = self.count(effect);
+        if fate != Fate::Pass {
+            self.strike(what());
+        }
+        fate
+    }
+
+    fn count(&self, effect: Effect) -> Fate {
         let mut counts = self.lock();
         let is_write = match effect {
             Effect::Lease { is_write } => {
@@ -97,16 +122,20 @@ impl Plan {
         }
     }
 
-    /// Counts an event at a revision; true if the process must not see it.
-    pub(crate) fn event(&self, revision: Option<&str>) -> bool {
+    /// Counts an event at a revision; true if the process must not see it. `what` names the event.
+    pub(crate) fn event(&self, revision: Option<&str>, what: impl FnOnce() -> String) -> bool {
         let n = {
             let mut counts = self.lock();
             counts.events += 1;
             counts.events
         };
         match self.0.fault {
-            Some(Fault::HideEvent(hidden)) => hidden == n,
+            Some(Fault::HideEvent(hidden)) if hidden == n => {
+                self.strike(what());
+                true
+            }
             Some(Fault::StaleAtEvent(at)) if at == n => {
+                self.strike(what());
                 *self.0.stale.lock().unwrap_or_else(PoisonError::into_inner) = revision.map(str::to_owned);
                 false
             }

@@ -1,8 +1,8 @@
 //! The control plane of a test: store, API server, and clients without sockets.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ServiceAccount;
@@ -29,6 +29,9 @@ const BEGINNING: Duration = Duration::from_secs(1_767_225_600);
 
 /// Tests write little and start often.
 const SEGMENT_BYTES: u64 = 64 * 1024;
+
+/// The built-in kinds are the same in all planes.
+static BUILTIN: LazyLock<Arc<Registry>> = LazyLock::new(|| Arc::new(Registry::builtin()));
 
 /// Where the API says that it can be reached; nobody listens there.
 const ADDRESS: ([u8; 4], u16) = ([192, 0, 2, 1], 6443);
@@ -83,7 +86,7 @@ impl ControlPlane {
 
     /// Starts one in which a process under test can't write more often than this.
     pub(crate) async fn bounded(seed: u64, writes_max: usize) -> ControlPlane {
-        let registry = Arc::new(Registry::builtin());
+        let registry = Arc::clone(&BUILTIN);
         let disk = Arc::new(MemoryDisk::new());
         let options = Options { segment_bytes: SEGMENT_BYTES, ..Options::default() };
         let opened = Store::open(disk, Arc::clone(&registry) as _, options).await;

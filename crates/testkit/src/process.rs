@@ -7,7 +7,7 @@ use kube::Client;
 use setpoint_runtime::clock::{Chance, Clock};
 use tokio::sync::watch;
 
-use crate::life::{Broken, Effect, Life};
+use crate::life::{Broken, Life};
 use crate::outside::Outside;
 
 /// One life of the process under test.
@@ -38,7 +38,7 @@ impl Process {
     /// # Errors
     /// If the fault of the run breaks this call.
     pub async fn read<T>(&self, call: impl Future<Output = T>) -> Result<T, Broken> {
-        self.life.call(Effect::Read, call).await
+        self.life.read(call).await
     }
 
     /// Makes a call to something outside of the cluster that may change it: the process may die right after it, too.

@@ -60,7 +60,8 @@ impl Wire {
             let response = self.send(request, &call).await;
             return Ok(response.map(|body| events::follow(body, life.plan().clone())));
         }
-        match life.call(call.effect(), self.send(request, &call)).await {
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        match life.call(call.effect(), || format!("{method} {path}"), self.send(request, &call)).await {
             Err(Broken::Refused(code)) => Ok(refusal(code)),
             answer => Ok(answer?),
         }

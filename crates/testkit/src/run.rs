@@ -1,0 +1,158 @@
+//! One run of a scenario, in a world of its own.
+
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+
+use crate::picture::Picture;
+use crate::plan::{Counts, Plan};
+use crate::scenario::{Limits, Scenario};
+use crate::state::State;
+use crate::{ControlPlane, Process};
+
+/// How long a process that died stays down.
+const DOWN: Duration = Duration::from_secs(1);
+
+/// How long the process sees the world as it was.
+const STALE: Duration = Duration::from_secs(60);
+
+/// What is there when a run is over.
+pub(crate) struct Ended {
+    pub(crate) counts: Counts,
+    pub(crate) picture: Picture,
+}
+
+/// One run. A scenario that panics has failed like one that says so.
+pub(crate) fn run(scenario: &dyn Scenario, seed: u64, limits: Limits, plan: &Plan) -> Result<Ended, String> {
+    std::panic::catch_unwind(AssertUnwindSafe(|| run_through(scenario, seed, limits, plan))).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+        Err(format!("it panicked: {}", text.unwrap_or("without a word")))
+    })
+}
+
+fn run_through(scenario: &dyn Scenario, seed: u64, limits: Limits, plan: &Plan) -> Result<Ended, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    let runtime = runtime.map_err(|error| format!("no runtime: {error}"))?;
+    runtime.block_on(play(scenario, seed, limits, plan))
+}
+
+async fn play(scenario: &dyn Scenario, seed: u64, limits: Limits, plan: &Plan) -> Result<Ended, String> {
+    let plane = ControlPlane::bounded(seed, limits.writes).await;
+    scenario.prepare(&plane).await;
+    let before = alive_tasks().await;
+    let (stop, stopping) = watch::channel(false);
+    let (states, mut seen) = mpsc::unbounded_channel();
+    let lives = live(scenario, &plane, plan, &stopping, states);
+    let story = async {
+        let driven = tokio::time::timeout(limits.drive, scenario.drive(&plane)).await;
+        driven.map_err(|_| format!("what users do did not end within {} s", limits.drive.as_secs()))?;
+        plane.settle_within(limits).await?;
+        if plan.freeze() {
+            plan.crash();
+            tokio::time::sleep(STALE).await;
+            plan.thaw();
+            plane.settle_within(limits).await?;
+        }
+        let counts = plan.counts();
+        let writes = plane.writes();
+        tokio::time::sleep(limits.still).await;
+        if plane.writes() != writes {
+            return Err(format!("{} writes after all was quiet", plane.writes() - writes));
+        }
+        stop.send_replace(true);
+        Ok(counts)
+    };
+    let counts = together(lives, story, scenario.world(&plane), limits).await?;
+    check(scenario, &plane, &mut seen)?;
+    drop(seen);
+    if plan.is_clean() {
+        let after = alive_tasks().await;
+        if after > before {
+            return Err(format!("{} tasks are still running after the process has stopped", after - before));
+        }
+    }
+    Ok(Ended { counts, picture: plane.state().picture(|object| scenario.view(object)) })
+}
+
+/// Runs the lives of the process beside the story and the rest of the world, and waits for the last one to end in order.
+async fn together(
+    lives: impl Future<Output = ()>,
+    story: impl Future<Output = Result<Counts, String>>,
+    world: impl Future<Output = ()>,
+    limits: Limits,
+) -> Result<Counts, String> {
+    let told = async {
+        let mut lives = std::pin::pin!(lives);
+        let counts = tokio::select! {
+            biased;
+            () = &mut lives => return Err("the process ended although nobody asked it to".to_owned()),
+            counts = story => counts?,
+        };
+        match tokio::time::timeout(limits.stop, lives).await {
+            Ok(()) => Ok(counts),
+            Err(_) => Err(format!("the process did not stop within {} s", limits.stop.as_secs())),
+        }
+    };
+    let world = async {
+        world.await;
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        biased;
+        counts = told => counts,
+        () = world => unreachable!("the world never ends"),
+    }
+}
+
+/// One life of the process after the other, until it is asked to stop.
+async fn live(
+    scenario: &dyn Scenario,
+    plane: &ControlPlane,
+    plan: &Plan,
+    stopping: &watch::Receiver<bool>,
+    states: mpsc::UnboundedSender<State>,
+) {
+    let mut crashes = plan.crashes();
+    loop {
+        let number = *crashes.borrow_and_update();
+        let (life, client) = plane.life(plan, states.clone());
+        let process = Process {
+            client,
+            clock: plane.clock(),
+            chance: plane.chance().fork(&format!("life {number}")),
+            life,
+            outside: plane.everything_outside(),
+            stop: stopping.clone(),
+        };
+        tokio::select! {
+            biased;
+            // The sender lives as long as the plan.
+            _ = crashes.changed() => {}
+            () = scenario.process(process) => {
+                if *stopping.borrow() {
+                    return;
+                }
+            }
+        }
+        tokio::time::sleep(DOWN).await;
+    }
+}
+
+/// The scenario's own rules, at every moment and at the end.
+fn check(
+    scenario: &dyn Scenario,
+    plane: &ControlPlane,
+    seen: &mut mpsc::UnboundedReceiver<State>,
+) -> Result<(), String> {
+    while let Ok(state) = seen.try_recv() {
+        scenario.invariant(&state).map_err(|why| format!("a rule was broken on the way: {why}"))?;
+    }
+    scenario.outcome(&plane.state()).map_err(|why| format!("the end is wrong: {why}"))
+}
+
+/// How many tasks there are, once those that have ended are gone.
+async fn alive_tasks() -> usize {
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    tokio::runtime::Handle::current().metrics().num_alive_tasks()
+}
