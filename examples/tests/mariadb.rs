@@ -1,0 +1,215 @@
+//! The databases, with every fault at every point.
+
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::{Api, CustomResourceExt, ResourceExt};
+use serde_json::{Value, json};
+use setpoint_examples::mariadb::{self, MariaDB};
+use setpoint_runtime::Key;
+use setpoint_runtime::controller::{Action, Context, Controller, Error};
+use setpoint_runtime::manager::{Manager, ManagerOptions};
+use setpoint_runtime::retry;
+use setpoint_testkit::{ControlPlane, Process, Scenario, State, exhaust};
+
+/// What a user does with a database, and what must be there in the end.
+struct Story {
+    name: &'static str,
+    drive: for<'a> fn(&'a ControlPlane, Api<MariaDB>) -> BoxFuture<'a, ()>,
+    outcome: fn(&State) -> Result<(), String>,
+}
+
+impl Scenario for Story {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn prepare<'a>(&'a self, plane: &'a ControlPlane) -> BoxFuture<'a, ()> {
+        Box::pin(async {
+            let definitions: Api<CustomResourceDefinition> = Api::all(plane.client());
+            definitions.create(&PostParams::default(), &MariaDB::crd()).await.unwrap();
+        })
+    }
+
+    fn process(&self, process: Process) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let (stopped, chance) = (process.stopped(), process.chance.fork("passwords"));
+            let manager = Manager::new(process.client, process.clock, process.chance, ManagerOptions::default());
+            let manager = manager.unwrap();
+            mariadb::add_to(&manager, move || format!("{:016x}", chance.bits())).unwrap();
+            // A process that fails is started again by the kit.
+            let _ = manager.run(stopped).await;
+        })
+    }
+
+    fn world<'a>(&'a self, plane: &'a ControlPlane) -> BoxFuture<'a, ()> {
+        Box::pin(play_stateful_sets(plane))
+    }
+
+    fn drive<'a>(&'a self, plane: &'a ControlPlane) -> BoxFuture<'a, ()> {
+        (self.drive)(plane, Api::default_namespaced(plane.client()))
+    }
+
+    /// A database that was ever ready has a password, and only one: see `view` for that it never changes.
+    fn invariant(&self, state: &State) -> Result<(), String> {
+        let sets = state.objects("apps", "statefulsets");
+        match state.object("", "secrets", "default", "shop-root") {
+            None if !sets.is_empty() => Err("there are servers without a password".to_owned()),
+            _ => Ok(()),
+        }
+    }
+
+    fn outcome(&self, state: &State) -> Result<(), String> {
+        let passwords = state.outside::<Passwords>();
+        let seen = passwords.0.lock().unwrap().clone();
+        if seen.len() > 1 {
+            return Err(format!("the password changed: {seen:?}"));
+        }
+        (self.outcome)(state)
+    }
+
+    /// Which password was drawn is chance.
+    fn view(&self, mut object: Value) -> Option<Value> {
+        if object["kind"] == "Secret" {
+            object["data"]["password"] = "drawn".into();
+        }
+        Some(object)
+    }
+}
+
+/// All passwords that servers were ever started with.
+#[derive(Default)]
+struct Passwords(std::sync::Mutex<std::collections::BTreeSet<String>>);
+
+/// Plays the controller of StatefulSets: servers need ten seconds to start or to change, and each has a volume.
+async fn play_stateful_sets(plane: &ControlPlane) {
+    let (client, chance) = (plane.client(), plane.chance().fork("stateful sets"));
+    let manager = Manager::new(client.clone(), plane.clock(), chance, ManagerOptions::default()).unwrap();
+    let passwords = plane.outside::<Passwords>();
+    let sets = manager.informers().all::<StatefulSet>();
+    let play = move |context: Context, key: Key| {
+        let (client, passwords) = (client.clone(), passwords.clone());
+        async move {
+            let sets: Api<StatefulSet> = Api::default_namespaced(client.clone());
+            let Some(set) = sets.get_opt(key.name()).await? else { return Ok(Action::done()) };
+            let secrets: Api<k8s_openapi::api::core::v1::Secret> = Api::default_namespaced(client.clone());
+            if let Some(secret) = secrets.get_opt(&format!("{}-root", key.name())).await? {
+                let password = secret.data.unwrap_or_default()["password"].0.clone();
+                passwords.0.lock().unwrap().insert(String::from_utf8(password).unwrap());
+            }
+            start(&context, &client, &set).await
+        }
+    };
+    let controller = Controller::builder("stateful sets", manager.client().clone(), plane.clock(), &sets).build(play);
+    manager.add_controller(&[], controller).unwrap();
+    manager.run(std::future::pending()).await.unwrap();
+}
+
+async fn start(context: &Context, client: &kube::Client, set: &StatefulSet) -> Result<Action, Error> {
+    const STARTING: &str = "test/starting-since";
+    let (sets, name): (Api<StatefulSet>, _) = (Api::default_namespaced(client.clone()), set.name_any());
+    let (generation, spec) = (set.metadata.generation, set.spec.clone().unwrap_or_default());
+    if set.metadata.deletion_timestamp.is_some() {
+        // The servers have stopped: what waited for them may go.
+        let done = json!({"metadata": {"finalizers": null}});
+        sets.patch(&name, &PatchParams::default(), &Patch::Merge(done)).await?;
+        return Ok(Action::done());
+    }
+    if set.status.as_ref().and_then(|status| status.observed_generation) == generation {
+        return Ok(Action::done());
+    }
+    let since = format!("{}", generation.unwrap_or_default());
+    let (seen, at) = set.annotations().get(STARTING).and_then(|text| text.split_once(' ')).unwrap_or_default();
+    if seen != since {
+        let begun = format!("{since} {}", context.clock().wall());
+        let note = json!({"metadata": {"annotations": {STARTING: begun}}});
+        sets.patch(&name, &PatchParams::default(), &Patch::Merge(note)).await?;
+        return Ok(Action::done());
+    }
+    let begun: k8s_openapi::jiff::Timestamp = at.parse().unwrap();
+    let left = context.clock().until(begun + k8s_openapi::jiff::SignedDuration::from_secs(10));
+    if !left.is_zero() {
+        return Ok(Action::requeue_after(left));
+    }
+    let claims: Api<PersistentVolumeClaim> = Api::default_namespaced(client.clone());
+    for number in 0..spec.replicas.unwrap_or(1) {
+        let mut claim = spec.volume_claim_templates.clone().unwrap_or_default().remove(0);
+        claim.metadata.name = Some(format!("data-{name}-{number}"));
+        match claims.create(&PostParams::default(), &claim).await {
+            Err(error) if retry::is_already_exists(&error) => {}
+            other => drop(other?),
+        }
+    }
+    let replicas = spec.replicas;
+    let status = json!({"status": {
+        "observedGeneration": generation, "replicas": replicas, "readyReplicas": replicas,
+        "updatedReplicas": replicas, "availableReplicas": replicas,
+    }});
+    sets.patch_status(&name, &PatchParams::default(), &Patch::Merge(status)).await?;
+    Ok(Action::done())
+}
+
+async fn create(api: &Api<MariaDB>) {
+    let database = json!({
+        "apiVersion": "example.com/v1", "kind": "MariaDB", "metadata": {"name": "shop"},
+        "spec": {"image": "mariadb:11.4", "replicas": 1, "storage": "1Gi"},
+    });
+    api.create(&PostParams::default(), &serde_json::from_value(database).unwrap()).await.unwrap();
+}
+
+#[test]
+fn a_database_is_made_and_changed_and_keeps_its_password() {
+    let story = Story {
+        name: "a_database_is_made_and_changed_and_keeps_its_password",
+        drive: |plane, api| {
+            Box::pin(async move {
+                create(&api).await;
+                plane.settle().await.unwrap();
+                let change =
+                    json!({"spec": {"image": "mariadb:11.8", "replicas": 2, "config": {"max_connections": "9"}}});
+                api.patch("shop", &PatchParams::default(), &Patch::Merge(change)).await.unwrap();
+            })
+        },
+        outcome: |state| {
+            let set = state.object("apps", "statefulsets", "default", "shop").unwrap_or_default();
+            let database = state.object("example.com", "mariadbs", "default", "shop").unwrap_or_default();
+            let image = &set["spec"]["template"]["spec"]["containers"][0]["image"];
+            let is = json!([database["status"]["phase"], image, set["spec"]["replicas"]]);
+            if is == json!(["Running", "mariadb:11.8", 2]) { Ok(()) } else { Err(is.to_string()) }
+        },
+    };
+    exhaust(&story).assert();
+}
+
+#[test]
+fn a_database_that_goes_takes_its_volumes_with_it() {
+    let story = Story {
+        name: "a_database_that_goes_takes_its_volumes_with_it",
+        drive: |plane, api| {
+            Box::pin(async move {
+                create(&api).await;
+                plane.settle().await.unwrap();
+                api.delete("shop", &DeleteParams::default()).await.unwrap();
+                plane.advance(Duration::from_secs(60)).await;
+            })
+        },
+        outcome: |state| {
+            for (group, plural) in [("example.com", "mariadbs"), ("apps", "statefulsets")] {
+                if !state.objects(group, plural).is_empty() {
+                    return Err(format!("there are still {plural}"));
+                }
+            }
+            // Nobody is here to see that no pod uses them any more: they are marked, and wait for that.
+            let volumes = state.objects("", "persistentvolumeclaims");
+            if volumes.is_empty() || volumes.iter().any(|one| one["metadata"]["deletionTimestamp"].is_null()) {
+                return Err(format!("the volumes stay: {volumes:?}"));
+            }
+            Ok(())
+        },
+    };
+    exhaust(&story).assert();
+}
