@@ -40,9 +40,10 @@ pub const FINALIZER: &str = "example.com/machine";
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 
 /// How often it looks whether a machine is still there: nobody tells.
-const LOOK_AGAIN: Duration = Duration::from_secs(60);
+const LOOK_AGAIN: Duration = Duration::from_secs(300);
 
 /// What should be.
+#[expect(clippy::duplicated_attributes, reason = "two columns of the same type")]
 #[derive(CustomResource, Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[kube(group = "example.com", version = "v1", kind = "Machine", namespaced, status = "MachineStatus")]
 #[kube(printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"))]
@@ -85,19 +86,24 @@ fn phases<C: Cloud>(cloud: Arc<C>) -> Phases<Machine> {
         Some(_) => Some("Terminating".to_owned()),
         None => machine.status.as_ref()?.phase.clone(),
     };
-    let with =
-        |step: fn(Arc<C>, Context, Arc<Machine>) -> futures_util::future::BoxFuture<'static, Result<Next, Error>>| {
-            let cloud = cloud.clone();
-            move |context: Context, machine: Arc<Machine>| step(cloud.clone(), context, machine)
-        };
     Phases::new("Pending", current)
         .phase("Pending", pending)
-        .phase("Provisioning", with(|cloud, context, machine| Box::pin(provisioning(cloud, context, machine))))
-        .phase("Running", with(|cloud, context, machine| Box::pin(running(cloud, context, machine))))
-        .phase("Updating", with(|cloud, context, machine| Box::pin(updating(cloud, context, machine))))
-        .phase("Failed", with(|cloud, context, machine| Box::pin(failed(cloud, context, machine))))
-        .phase("Terminating", with(|cloud, context, machine| Box::pin(terminating(cloud, context, machine))))
+        .phase("Provisioning", with(&cloud, provisioning))
+        .phase("Running", with(&cloud, running))
+        .phase("Updating", with(&cloud, updating))
+        .phase("Failed", with(&cloud, failed))
+        .phase("Terminating", with(&cloud, terminating))
         .record(record)
+}
+
+/// A phase that calls the cloud.
+fn with<C, S, F>(cloud: &Arc<C>, step: S) -> impl Fn(Context, Arc<Machine>) -> F + Send + Sync + use<C, S, F>
+where
+    C: Cloud,
+    S: Fn(Arc<C>, Context, Arc<Machine>) -> F + Send + Sync,
+{
+    let cloud = cloud.clone();
+    move |context, machine| step(cloud.clone(), context, machine)
 }
 
 async fn reconcile(context: Context, phases: Arc<Phases<Machine>>, key: Key) -> Result<Action, Error> {

@@ -13,6 +13,7 @@
 mod children;
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,14 +21,15 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Secret, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::core::NamespaceResourceScope;
 use kube::{Api, CustomResource, ResourceExt};
 use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use setpoint_runtime::cache::Informer;
-use setpoint_runtime::children::Children;
+use setpoint_runtime::cache::{self, Informer};
 use setpoint_runtime::conditions::{self, State, Verdict};
-use setpoint_runtime::controller::{Action, Context, Controller, Error, Next, Phases};
+use setpoint_runtime::controller::{Action, Context, Controller, Error, Next, Phases, Predicate};
 use setpoint_runtime::manager::{Manager, ManagerError};
 use setpoint_runtime::{Key, finalizers, owners, retry};
 
@@ -38,6 +40,7 @@ pub const FINALIZER: &str = "example.com/mariadb";
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 /// What should be.
+#[expect(clippy::duplicated_attributes, reason = "two columns of the same type")]
 #[derive(CustomResource, Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[kube(group = "example.com", version = "v1", kind = "MariaDB", plural = "mariadbs", namespaced)]
 #[kube(status = "MariaDBStatus")]
@@ -77,12 +80,17 @@ pub fn add_to(manager: &Manager, password: impl Fn() -> String + Send + Sync + '
     let databases: Informer<MariaDB> = manager.informers().all();
     let phases = Arc::new(phases(Arc::new(password)));
     let controller = Controller::builder("mariadb", manager.client().clone(), manager.clock(), &databases)
-        .owns(&manager.informers().all::<Secret>())
-        .owns(&manager.informers().all::<ConfigMap>())
-        .owns(&manager.informers().all::<Service>())
-        .owns(&manager.informers().all::<StatefulSet>())
+        .owns_where(&manager.informers().all::<Secret>(), changed())
+        .owns_where(&manager.informers().all::<ConfigMap>(), changed())
+        .owns_where(&manager.informers().all::<Service>(), changed())
+        .owns_where(&manager.informers().all::<StatefulSet>(), changed())
         .build(move |context: Context, key: Key| reconcile(context, phases.clone(), key));
     manager.add_controller(&[], controller)
+}
+
+/// Children that change wake their owner, and those that go do so anyway. That one appears is no news: who made it knows.
+fn changed<K: cache::Cached>() -> Predicate<K> {
+    Predicate::new(|before, _| before.is_some())
 }
 
 type MakePassword = Arc<dyn Fn() -> String + Send + Sync>;
@@ -132,8 +140,7 @@ async fn settle(context: Context, database: Arc<MariaDB>) -> Result<Next, Error>
     if !has_secret(&context, &database).await? {
         return Ok(Next::Go("Failed"));
     }
-    apply(&context, &database).await?;
-    match is_up_to_date(&context, &database).await? {
+    match apply_children(&context, &database).await? {
         true => Ok(Next::Go("Running")),
         false => Ok(Next::Stay(Action::done())),
     }
@@ -148,8 +155,7 @@ async fn running(context: Context, database: Arc<MariaDB>) -> Result<Next, Error
     if observed != database.metadata.generation {
         return Ok(Next::Go("Updating"));
     }
-    apply(&context, &database).await?;
-    match is_up_to_date(&context, &database).await? {
+    match apply_children(&context, &database).await? {
         true => Ok(Next::Stay(Action::done())),
         false => Ok(Next::Go("Updating")),
     }
@@ -170,13 +176,13 @@ async fn terminating(context: Context, database: Arc<MariaDB>) -> Result<Next, E
         return done;
     }
     let sets: Api<StatefulSet> = api(&context, &database);
-    if let Some(set) = sets.get_opt(&database.name_any()).await? {
-        if owners::is_controlled_by(&set.metadata, &database.uid().unwrap_or_default()) {
-            let preconditions = Some(Preconditions { uid: set.uid(), resource_version: None });
-            let params = DeleteParams { preconditions, ..DeleteParams::foreground() };
-            ignore_missing(sets.delete(&set.name_any(), &params).await)?;
-            return Ok(Next::Stay(Action::requeue_after(LOOK_AGAIN)));
-        }
+    let set = sets.get_opt(&database.name_any()).await?;
+    let is_ours = |set: &StatefulSet| owners::is_controlled_by(&set.metadata, &database.uid().unwrap_or_default());
+    if let Some(set) = set.filter(is_ours) {
+        let preconditions = Some(Preconditions { uid: set.uid(), resource_version: None });
+        let params = DeleteParams { preconditions, ..DeleteParams::foreground() };
+        ignore_missing(sets.delete(&set.name_any(), &params).await)?;
+        return Ok(Next::Stay(Action::requeue_after(LOOK_AGAIN)));
     }
     if !database.spec.keep_data {
         let claims: Api<PersistentVolumeClaim> = api(&context, &database);
@@ -208,13 +214,27 @@ async fn record(context: Context, database: Arc<MariaDB>, phase: &'static str) -
     Ok(())
 }
 
-async fn apply(context: &Context, database: &MariaDB) -> Result<(), Error> {
-    let children = Children::of(database, context.client(), "mariadb", &children::selector(database));
-    let children = children.ok_or_else(|| Error::terminal("a stored object has a uid"))?;
-    children.apply(vec![children::config(database)]).await?;
-    children.apply(vec![children::service(database)]).await?;
-    children.apply(vec![children::stateful_set(database)]).await?;
-    Ok(())
+/// Makes all children but the Secret as they should be, and tells whether all servers run with that.
+async fn apply_children(context: &Context, database: &MariaDB) -> Result<bool, Error> {
+    apply(context, database, children::config(database)).await?;
+    apply(context, database, children::service(database)).await?;
+    let set: StatefulSet = apply(context, database, children::stateful_set(database)).await?;
+    let (status, wanted) = (set.status.unwrap_or_default(), database.spec.replicas);
+    Ok(status.observed_generation >= set.metadata.generation
+        && status.updated_replicas.unwrap_or_default() == wanted
+        && status.ready_replicas.unwrap_or_default() == wanted
+        && status.replicas == wanted)
+}
+
+/// Applies a child, and gives it back as it is now.
+async fn apply<K>(context: &Context, database: &MariaDB, mut child: K) -> Result<K, Error>
+where
+    K: kube::Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned + Serialize,
+{
+    let owner = owners::controller_reference(database).ok_or_else(|| Error::terminal("a stored object has a uid"))?;
+    owners::set_owner(child.meta_mut(), owner);
+    let params = PatchParams::apply("mariadb").force();
+    Ok(api(context, database).patch(&child.name_any(), &params, &Patch::Apply(&child)).await?)
 }
 
 async fn has_secret(context: &Context, database: &MariaDB) -> Result<bool, Error> {
@@ -222,22 +242,10 @@ async fn has_secret(context: &Context, database: &MariaDB) -> Result<bool, Error
     Ok(secrets.get_opt(&children::secret_name(database)).await?.is_some())
 }
 
-/// Whether all servers run, and with what was applied last.
-async fn is_up_to_date(context: &Context, database: &MariaDB) -> Result<bool, Error> {
-    let sets: Api<StatefulSet> = api(context, database);
-    let Some(set) = sets.get_opt(&database.name_any()).await? else { return Ok(false) };
-    let status = set.status.unwrap_or_default();
-    let wanted = database.spec.replicas;
-    Ok(status.observed_generation >= set.metadata.generation
-        && status.updated_replicas.unwrap_or_default() == wanted
-        && status.ready_replicas.unwrap_or_default() == wanted
-        && status.replicas == wanted)
-}
-
 /// The objects of a kind beside a database.
 fn api<K>(context: &Context, database: &MariaDB) -> Api<K>
 where
-    K: kube::Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
+    K: kube::Resource<DynamicType = (), Scope = NamespaceResourceScope>,
 {
     Api::namespaced(context.client().clone(), &database.namespace().unwrap_or_default())
 }

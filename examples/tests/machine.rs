@@ -154,7 +154,7 @@ fn a_broken_machine_is_replaced_and_a_lost_one_made_again() {
                 set(&api, json!({"image": "web:1"})).await;
                 plane.settle().await.unwrap();
                 plane.outside::<MemoryCloud>().lose_all();
-                plane.advance(Duration::from_secs(120)).await;
+                plane.advance(Duration::from_secs(600)).await;
             })
         },
         phase: Some("Running"),

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// Differences that are told; who has more has one reason for all of them.
 const TOLD_MAX: usize = 8;
@@ -65,7 +65,8 @@ fn compare(place: &str, path: &mut String, wanted: &Value, got: &Value, lines: &
             let end = path.len();
             path.push('.');
             path.push_str(name);
-            compare(place, path, &wanted[name], got.get(name).unwrap_or(&Value::Null), lines);
+            let field = |of: &Map<String, Value>| of.get(name).cloned().unwrap_or_default();
+            compare(place, path, &field(wanted), &field(got), lines);
             path.truncate(end);
         }
     } else if wanted != got {

@@ -57,7 +57,7 @@ pub struct Limits {
     pub quiet: Duration,
     /// A run that isn't quiet after so long never will be.
     pub settle: Duration,
-    /// Once quiet, nobody may write for so long.
+    /// Once quiet, nobody may write for so long; a sixth of it in runs with a fault.
     pub still: Duration,
     /// How long a process that is asked to stop may take.
     pub stop: Duration,
