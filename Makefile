@@ -4,7 +4,7 @@ TOOLS := target/tools
 CARGO_DENY := $(TOOLS)/bin/cargo-deny
 CARGO_DENY_VERSION := 0.20.2
 
-.PHONY: run test tools bench fmt clean lint deny audit
+.PHONY: run test exhaust tools bench fmt clean lint deny audit
 
 run: ## build, then run the whole control plane on this machine
 	cargo run --release -p setpoint -- up
@@ -16,6 +16,9 @@ tools: ## the real clients that tests use, by package name
 	xtask/tools/kubectl.sh
 	xtask/tools/python.sh
 	xtask/tools/node.sh
+
+exhaust: ## every fault of every scenario of the controllers; takes long
+	SETPOINT_ALL_FAULTS=1 cargo test --release -p setpoint-controllers --test scenarios
 
 lint:
 	cargo fmt --all --check

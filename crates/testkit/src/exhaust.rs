@@ -81,12 +81,20 @@ pub fn exhaust_with(scenario: &dyn Scenario, seed: u64, limits: Limits) -> Repor
     let Counts { writes, calls, events, leases } = clean.counts;
     let points = match std::env::var(ONE_FAULT) {
         Ok(text) => vec![text.parse().unwrap_or_else(|why| panic!("{ONE_FAULT}: {why}"))],
-        Err(_) => Fault::points(writes, calls, events, leases),
+        Err(_) => spread(Fault::points(writes, calls, events, leases), limits.points),
     };
     report.points += points.len();
     report.failures = try_all(scenario, seed, limits, &points, &clean.picture);
     report.tried = points;
     report
+}
+
+/// At most so many points, spread evenly over all.
+fn spread(points: Vec<Fault>, most: usize) -> Vec<Fault> {
+    if points.len() <= most {
+        return points;
+    }
+    (0..most).map(|number| points[number * points.len() / most]).collect()
 }
 
 /// Tries all points, on all cores: each has a world of its own.

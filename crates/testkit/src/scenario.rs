@@ -61,6 +61,8 @@ pub struct Limits {
     pub still: Duration,
     /// How long a process that is asked to stop may take.
     pub stop: Duration,
+    /// How many faults are tried at most; of more, so many that are spread evenly.
+    pub points: usize,
     /// How many writes there may be in a run, leases and Events apart. A process whose own writes wake it never lets time pass:
     /// beyond this its calls are held, and the run fails.
     pub writes: usize,
@@ -74,6 +76,7 @@ impl Default for Limits {
             settle: Duration::from_secs(4 * 3600),
             still: Duration::from_secs(3600),
             stop: Duration::from_secs(60),
+            points: usize::MAX,
             writes: 5_000,
         }
     }

@@ -46,10 +46,10 @@ fn an_unbound_claim_takes_what_fits_or_waits() {
     let class = |provisioner: &str, mode: &str| {
         Some(json!({"metadata": {"name": "k"}, "provisioner": provisioner, "volumeBindingMode": mode}))
     };
-    check_claim(&asks(json!({})), &[free.clone()], None, "Bind(\"v\")");
-    check_claim(&asks(json!({})), &[taken.clone()], None, "wait FailedBinding");
-    check_claim(&asks(json!({"volumeName": "v"})), &[free.clone()], None, "Bind(\"v\")");
-    check_claim(&asks(json!({"volumeName": "v"})), &[taken.clone()], None, "wait FailedBinding");
+    check_claim(&asks(json!({})), std::slice::from_ref(&free), None, "Bind(\"v\")");
+    check_claim(&asks(json!({})), std::slice::from_ref(&taken), None, "wait FailedBinding");
+    check_claim(&asks(json!({"volumeName": "v"})), std::slice::from_ref(&free), None, "Bind(\"v\")");
+    check_claim(&asks(json!({"volumeName": "v"})), std::slice::from_ref(&taken), None, "wait FailedBinding");
     check_claim(
         &asks(json!({"volumeName": "v", "resources": {"requests": {"storage": "2Gi"}}})),
         &[free],

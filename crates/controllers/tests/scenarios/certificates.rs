@@ -6,9 +6,9 @@ use futures_util::future::BoxFuture;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
-use setpoint_testkit::{ControlPlane, Process, Scenario, State, exhaust};
+use setpoint_testkit::{ControlPlane, Process, Scenario, State};
 
-use crate::process::controllers;
+use crate::process::{controllers, exhaust};
 
 const REQUEST: &[u8] = include_bytes!("certificates/request.pem");
 const NODE_CLIENT: &str = "kubernetes.io/kube-apiserver-client-kubelet";

@@ -4,9 +4,9 @@ use futures_util::future::BoxFuture;
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
-use setpoint_testkit::{ControlPlane, Process, Scenario, State, exhaust};
+use setpoint_testkit::{ControlPlane, Process, Scenario, State};
 
-use crate::process::controllers;
+use crate::process::{controllers, exhaust};
 
 async fn make(plane: &ControlPlane, name: &str, labels: Value, more: Value) {
     let mut role = json!({"metadata": {"name": name, "labels": labels}});

@@ -6,9 +6,9 @@ use futures_util::future::BoxFuture;
 use k8s_openapi::api::batch::v1::CronJob;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
-use setpoint_testkit::{ControlPlane, Process, Scenario, State, exhaust};
+use setpoint_testkit::{ControlPlane, Process, Scenario, State};
 
-use crate::process::controllers;
+use crate::process::{controllers, exhaust};
 
 /// A Job every ten minutes for half an hour, which is never done.
 struct Ticking {

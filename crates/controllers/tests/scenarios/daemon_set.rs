@@ -4,7 +4,9 @@ use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
-use setpoint_testkit::{ControlPlane, State, exhaust};
+use setpoint_testkit::{ControlPlane, State};
+
+use crate::process::exhaust;
 
 use crate::story::{Story, anything, create, expect, is_ready, patch, text};
 

@@ -5,7 +5,9 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use kube::api::{DeleteParams, PropagationPolicy};
 use serde_json::{Value, json};
-use setpoint_testkit::{ControlPlane, State, exhaust};
+use setpoint_testkit::{ControlPlane, State};
+
+use crate::process::exhaust;
 
 use crate::tale::{Tale, anything, api, create, expect, patch, pods, template};
 

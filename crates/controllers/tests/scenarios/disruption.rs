@@ -5,7 +5,9 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{Api, EvictParams};
 use serde_json::{Value, json};
-use setpoint_testkit::{ControlPlane, State, exhaust};
+use setpoint_testkit::{ControlPlane, State};
+
+use crate::process::exhaust;
 
 use crate::story::{Story, anything, create, expect, is_ready, patch, text};
 

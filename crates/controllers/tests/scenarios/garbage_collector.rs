@@ -6,10 +6,10 @@ mod strange;
 use futures_util::future::BoxFuture;
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
-use setpoint_testkit::{ControlPlane, Process, Scenario, State, exhaust};
+use setpoint_testkit::{ControlPlane, Process, Scenario, State};
 
 use crate::owned::{DEFINITIONS, MAPS, Objects, SECRETS, WIDGETS, blocking, owner, widgets, with};
-use crate::process::controllers_of;
+use crate::process::{controllers_of, exhaust};
 
 const COLLECTOR: &str = "garbage-collector-controller";
 const RESOURCES: &[&str] = &["configmaps", "secrets", "clusterroles", "customresourcedefinitions", "widgets"];

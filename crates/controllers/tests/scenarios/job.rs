@@ -6,9 +6,9 @@ use futures_util::future::BoxFuture;
 use k8s_openapi::api::batch::v1::Job;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
-use setpoint_testkit::{ControlPlane, Kubelet, Process, Scenario, State, exhaust};
+use setpoint_testkit::{ControlPlane, Kubelet, Process, Scenario, State};
 
-use crate::process::controllers;
+use crate::process::{controllers, exhaust};
 
 /// What users do with a Job, and what must come of it.
 struct Story {

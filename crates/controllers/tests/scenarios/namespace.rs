@@ -5,10 +5,10 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
-use setpoint_testkit::{ControlPlane, Kubelet, Process, Scenario, State, exhaust};
+use setpoint_testkit::{ControlPlane, Kubelet, Process, Scenario, State};
 
 use crate::owned::{DEFINITIONS, Objects, widgets, with};
-use crate::process::controllers_of;
+use crate::process::{controllers_of, exhaust};
 
 const NAMESPACES: &str = "/api/v1/namespaces";
 const MAPS: &str = "/api/v1/namespaces/doomed/configmaps";

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
-use setpoint_testkit::{ControlPlane, Process, Scenario, State, exhaust_with};
+use setpoint_testkit::{ControlPlane, Process, Scenario, State};
 
 use crate::nodes::{self, Living, condition, taints};
-use crate::process::controllers;
+use crate::process::{controllers, exhaust_with};
 
 const CONTROLLER: &str = "node-lifecycle-controller";
 

@@ -6,10 +6,10 @@ use futures_util::future::BoxFuture;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, DeleteParams};
 use serde_json::{Value, json};
-use setpoint_testkit::{ControlPlane, Process, Scenario, State, exhaust};
+use setpoint_testkit::{ControlPlane, Process, Scenario, State};
 
 use crate::nodes;
-use crate::process::controllers;
+use crate::process::{controllers, exhaust};
 
 const CONTROLLER: &str = "pod-garbage-collector-controller";
 

@@ -8,7 +8,7 @@ use setpoint_controllers::{Choice, Signer, ToSign, Wiring, add_to};
 use setpoint_runtime::clock::{Chance, Clock};
 use setpoint_runtime::config::Config;
 use setpoint_runtime::manager::{Manager, ManagerOptions};
-use setpoint_testkit::{ControlPlane, Process};
+use setpoint_testkit::{ControlPlane, Limits, Process, Report, Scenario};
 use tokio::task::JoinHandle;
 
 use crate::narrow::narrow;
@@ -19,6 +19,23 @@ pub const ROOT_CA: &str = "-----BEGIN CERTIFICATE-----\n";
 /// Grants everything with the same certificate.
 fn signer() -> Signer {
     Arc::new(|_: &ToSign<'_>| Ok(include_bytes!("certificates/certificate.pem").to_vec()))
+}
+
+/// Faults that a scenario is tried with unless all are asked for: a few of each kind, so that the suite takes minutes.
+const POINTS: usize = 8;
+
+/// Set to try every fault of every scenario: `make exhaust` does.
+const ALL: &str = "SETPOINT_ALL_FAULTS";
+
+/// Runs a scenario with some of the faults, or with all.
+pub fn exhaust(scenario: &dyn Scenario) -> Report {
+    exhaust_with(scenario, 0, Limits::default())
+}
+
+/// [`exhaust`] with a seed and limits of one's own.
+pub fn exhaust_with(scenario: &dyn Scenario, seed: u64, limits: Limits) -> Report {
+    let points = if std::env::var_os(ALL).is_some() { usize::MAX } else { POINTS };
+    setpoint_testkit::exhaust_with(scenario, seed, Limits { points, ..limits })
 }
 
 /// Runs the controllers of a choice such as `replicaset-controller,deployment-controller`.

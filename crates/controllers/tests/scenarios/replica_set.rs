@@ -4,9 +4,9 @@ use futures_util::FutureExt;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, ListParams};
 use serde_json::{Value, json};
-use setpoint_testkit::{ControlPlane, State, exhaust};
+use setpoint_testkit::{ControlPlane, State};
 
-use crate::process::spawn;
+use crate::process::{exhaust, spawn};
 use crate::tale::{Tale, anything, create, expect, patch, pods, template};
 
 fn set(kind: &str, replicas: i32) -> Value {

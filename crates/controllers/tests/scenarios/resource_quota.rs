@@ -4,10 +4,10 @@ use futures_util::future::BoxFuture;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, ResourceQuota, Service};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
-use setpoint_testkit::{ControlPlane, Process, Scenario, State, exhaust_with};
+use setpoint_testkit::{ControlPlane, Process, Scenario, State};
 
 use crate::nodes;
-use crate::process::controllers;
+use crate::process::{controllers, exhaust_with};
 
 async fn quota(plane: &ControlPlane, name: &str, spec: Value) {
     let quotas: Api<ResourceQuota> = Api::namespaced(plane.client(), "default");

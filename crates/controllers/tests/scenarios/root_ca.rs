@@ -3,10 +3,10 @@
 use futures_util::future::BoxFuture;
 use kube::api::DeleteParams;
 use serde_json::json;
-use setpoint_testkit::{ControlPlane, Process, Scenario, State, exhaust};
+use setpoint_testkit::{ControlPlane, Process, Scenario, State};
 
 use crate::owned::Objects;
-use crate::process::{ROOT_CA, controllers};
+use crate::process::{ROOT_CA, controllers, exhaust};
 
 const NAME: &str = "kube-root-ca.crt";
 

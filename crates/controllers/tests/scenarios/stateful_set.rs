@@ -5,7 +5,9 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
-use setpoint_testkit::{ControlPlane, OUTCOME, State, exhaust};
+use setpoint_testkit::{ControlPlane, OUTCOME, State};
+
+use crate::process::exhaust;
 
 use crate::story::{Story, anything, create, expect, is_ready, names, patch, text};
 

@@ -6,9 +6,9 @@ use futures_util::future::BoxFuture;
 use k8s_openapi::api::batch::v1::Job;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::json;
-use setpoint_testkit::{ControlPlane, Process, Scenario, State, exhaust};
+use setpoint_testkit::{ControlPlane, Process, Scenario, State};
 
-use crate::process::controllers;
+use crate::process::{controllers, exhaust};
 
 /// Jobs that are over; users change their mind about one.
 struct Finished {

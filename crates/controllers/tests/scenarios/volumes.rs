@@ -5,10 +5,10 @@ use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
-use setpoint_testkit::{ControlPlane, Process, Scenario, State, exhaust};
+use setpoint_testkit::{ControlPlane, Process, Scenario, State};
 
 use crate::nodes;
-use crate::process::controllers;
+use crate::process::{controllers, exhaust};
 
 const ALL: &str = "persistentvolume-binder-controller,persistentvolume-protection-controller,persistentvolumeclaim-protection-controller";
 

@@ -3,11 +3,11 @@
 use futures_util::future::BoxFuture;
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
-use setpoint_testkit::{ControlPlane, Process, Scenario, State, exhaust};
+use setpoint_testkit::{ControlPlane, Process, Scenario, State};
 
 use super::{COLLECTOR, collector, expect, names};
 use crate::owned::{MAPS, Objects, ROLES, SECRETS, owner, with};
-use crate::process::spawn;
+use crate::process::{exhaust, spawn};
 
 const OTHER_SECRETS: &str = "/api/v1/namespaces/kube-public/secrets";
 
