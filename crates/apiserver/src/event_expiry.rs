@@ -91,9 +91,9 @@ mod tests {
         tokio::time::sleep(KEPT / 2).await;
         server.done("PATCH", &format!("{EVENTS}/again"), json!({"count": 2})).await;
         assert_eq!(names().await, ["again", "once"]);
-        tokio::time::sleep(KEPT / 2 + LOOK_EVERY).await;
+        tokio::time::sleep(KEPT / 2 + 2 * LOOK_EVERY).await;
         assert_eq!(names().await, ["again"]);
-        tokio::time::sleep(KEPT / 2 + LOOK_EVERY).await;
+        tokio::time::sleep(KEPT / 2 + 2 * LOOK_EVERY).await;
         assert!(names().await.is_empty());
     }
 }
