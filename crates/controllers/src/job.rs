@@ -263,7 +263,11 @@ impl Run<'_> {
                 say(self.recorder, reference(self.job), reason, "SyncJob", note.to_owned());
             }
         }
-        let deadline = plan::deadline_in(&ledger.status, self.spec, self.context.clock().wall());
+        // A Job whose end is decided waits for its pods, whose events wake it; its time plays no part any more.
+        let deadline = match observed.verdict {
+            Some(_) => None,
+            None => plan::deadline_in(&ledger.status, self.spec, self.context.clock().wall()),
+        };
         let (released, error) = act::release_all(client, &ledger.to_release).await;
         let written = ledger.status.clone();
         let over = ledger.close(&released, &time).cloned();
