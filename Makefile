@@ -45,4 +45,4 @@ clean:
 	cargo clean
 
 $(CARGO_DENY):
-	cargo install --locked --root $(TOOLS) --version $(CARGO_DENY_VERSION) cargo-deny
+	cargo install --debug --locked --root $(TOOLS) --version $(CARGO_DENY_VERSION) cargo-deny

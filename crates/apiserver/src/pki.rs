@@ -6,11 +6,13 @@
 mod certificate;
 mod file;
 mod kubeconfig;
+mod requests;
 
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use rcgen::KeyPair;
@@ -44,7 +46,7 @@ const SERVICE_ADDRESS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1))
 
 /// The certificates of one control plane.
 pub struct Pki {
-    ca: String,
+    authority: Arc<Authority>,
     server: Issued,
     admin: Issued,
     tokens: KeyPair,
@@ -62,12 +64,12 @@ impl Pki {
         let admin = Purpose::client("kubernetes-admin", "system:masters");
         let admin = issued(&folder.join("admin.pem"), &authority, &admin, ADMIN_VALID, now)?;
         let tokens = token_key(&folder.join("service-account.pem"))?;
-        Ok(Pki { ca: authority.certificate_pem().to_owned(), server, admin, tokens })
+        Ok(Pki { authority: Arc::new(authority), server, admin, tokens })
     }
 
     /// The CA's certificate in PEM, for others to trust.
     pub fn ca_pem(&self) -> &str {
-        &self.ca
+        self.authority.certificate_pem()
     }
 
     /// How to serve with these.
@@ -75,7 +77,7 @@ impl Pki {
         let unusable = |error: &dyn fmt::Display| PkiError::Make(error.to_string());
         let chain = CertificateDer::from_pem_slice(self.server.certificate.as_bytes()).map_err(|e| unusable(&e))?;
         let key = PrivateKeyDer::from_pem_slice(self.server.key.as_bytes()).map_err(|e| unusable(&e))?;
-        let ca = CertificateDer::from_pem_slice(self.ca.as_bytes()).map_err(|e| unusable(&e))?;
+        let ca = CertificateDer::from_pem_slice(self.ca_pem().as_bytes()).map_err(|e| unusable(&e))?;
         Tls::new(vec![chain], key, ca).map_err(|error| unusable(&error))
     }
 
@@ -85,10 +87,35 @@ impl Pki {
         Signer::new(&self.tokens.serialize_der(), &public).map_err(|error| PkiError::Make(error.to_string()))
     }
 
+    /// What answers requests for certificates.
+    pub fn certifier(&self) -> Certifier {
+        Certifier { authority: self.authority.clone() }
+    }
+
     /// Writes a kubeconfig with which the administrator reaches the server at `url`.
     pub fn write_admin_kubeconfig(&self, path: &Path, url: &str) -> Result<(), PkiError> {
-        let text = kubeconfig::render(url, &self.ca, "kubernetes-admin", &self.admin);
+        let text = kubeconfig::render(url, self.ca_pem(), "kubernetes-admin", &self.admin);
         file::replace(path, text.as_bytes()).map_err(|error| PkiError::Io(path.to_owned(), error))
+    }
+}
+
+/// Signs what others ask for with the authority's key. Whether they may have it is for others to decide.
+#[derive(Clone)]
+pub struct Certifier {
+    authority: Arc<Authority>,
+}
+
+impl Certifier {
+    /// A certificate in PEM for a request in PEM: its subject, names and key, for these usages in the words of the API (`client auth`).
+    /// It never outlives the authority.
+    pub fn certify(
+        &self,
+        request: &[u8],
+        usages: &[String],
+        life: Duration,
+        now: SystemTime,
+    ) -> Result<String, String> {
+        self.authority.certify(request, usages, life, now)
     }
 }
 

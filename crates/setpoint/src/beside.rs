@@ -1,11 +1,13 @@
 //! What runs beside the API server in one process: each part a client like any other, without a socket.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
 use setpoint_apiserver::ApiServer;
+use setpoint_apiserver::pki::Certifier;
 use setpoint_apiserver::user::User;
-use setpoint_controllers::Wiring;
+use setpoint_controllers::{Signer, ToSign, Wiring};
 use setpoint_runtime::config::Config;
 use setpoint_runtime::manager::ManagerOptions;
 use tokio::sync::watch;
@@ -41,6 +43,7 @@ impl Beside {
     pub async fn run(
         self,
         server: ApiServer,
+        certifier: Certifier,
         root_ca: String,
         mut leaving: watch::Receiver<bool>,
     ) -> Result<(), Failure> {
@@ -55,7 +58,7 @@ impl Beside {
             config: &self.config,
             instance: "setpoint",
             root_ca: Some(&root_ca),
-            signer: None,
+            signer: Some(signer(certifier)),
         };
         parts::add(&wiring, &self.parts)?;
         let left = async move {
@@ -64,6 +67,14 @@ impl Beside {
         };
         manager.run(left).await.map_err(parts::failed)
     }
+}
+
+/// Lets controllers sign with the authority's key.
+fn signer(certifier: Certifier) -> Signer {
+    Arc::new(move |asked: &ToSign<'_>| {
+        let signed = certifier.certify(asked.request, asked.usages, asked.life, asked.now.into());
+        signed.map(String::into_bytes)
+    })
 }
 
 /// A client without a socket.

@@ -105,7 +105,7 @@ async fn run_on(
     });
     let (leave, leaving) = watch::channel(false);
     let mut beside = match beside {
-        Some(parts) => tokio::spawn(parts.run(service.clone(), pki.ca_pem().to_owned(), leaving)),
+        Some(parts) => tokio::spawn(parts.run(service.clone(), pki.certifier(), pki.ca_pem().to_owned(), leaving)),
         None => tokio::spawn(until(leaving).map(Ok)),
     };
     let mut failed = store.stopped();

@@ -138,7 +138,7 @@ impl Authority {
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages =
             vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        set_validity(&mut params, now, now + valid);
+        set_validity(&mut params, now, CLOCK_SKEW, now + valid);
         let key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256)?;
         let certificate = params.self_signed(&key)?;
         Ok(Issued { certificate: certificate.pem(), key: key.serialize_pem() })
@@ -152,6 +152,15 @@ impl Authority {
         Ok(Authority { pair, issuer, not_after })
     }
 
+    pub(super) fn issuer(&self) -> &Issuer<'static, KeyPair> {
+        &self.issuer
+    }
+
+    /// When nobody trusts it any more.
+    pub(super) fn not_after(&self) -> SystemTime {
+        self.not_after
+    }
+
     pub(super) fn certificate_pem(&self) -> &str {
         &self.pair.certificate
     }
@@ -159,7 +168,7 @@ impl Authority {
     /// A new certificate and key for a purpose. It never outlives the authority.
     pub(super) fn issue(&self, purpose: &Purpose, now: SystemTime, valid: Duration) -> Result<Issued, rcgen::Error> {
         let mut params = purpose.params()?;
-        set_validity(&mut params, now, self.not_after.min(now + valid));
+        set_validity(&mut params, now, CLOCK_SKEW, self.not_after.min(now + valid));
         let key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256)?;
         let certificate = params.signed_by(&key, &self.issuer)?;
         Ok(Issued { certificate: certificate.pem(), key: key.serialize_pem() })
@@ -183,10 +192,16 @@ impl Authority {
     }
 }
 
-fn set_validity(params: &mut CertificateParams, now: SystemTime, not_after: SystemTime) {
+/// Valid from some time before now on.
+pub(super) fn set_validity(
+    params: &mut CertificateParams,
+    now: SystemTime,
+    backdated: Duration,
+    not_after: SystemTime,
+) {
     let since_epoch = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default();
     let epoch = rcgen::date_time_ymd(1970, 1, 1);
-    params.not_before = epoch + since_epoch(now).saturating_sub(CLOCK_SKEW);
+    params.not_before = epoch + since_epoch(now).saturating_sub(backdated);
     params.not_after = epoch + since_epoch(not_after);
 }
 

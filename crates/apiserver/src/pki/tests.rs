@@ -159,7 +159,7 @@ fn the_kubeconfig_holds_all_that_a_client_needs() {
         |key: &str| String::from_utf8(base64::engine::general_purpose::STANDARD.decode(value(key)).unwrap()).unwrap();
     assert_eq!(value("server"), "https://127.0.0.1:7443");
     assert_eq!(value("current-context"), "setpoint");
-    assert_eq!(decoded("certificate-authority-data"), pki.ca);
+    assert_eq!(decoded("certificate-authority-data"), pki.ca_pem());
     assert_eq!(decoded("client-certificate-data"), pki.admin.certificate);
     assert_eq!(decoded("client-key-data"), pki.admin.key);
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
