@@ -283,3 +283,24 @@ async fn a_kind_of_ones_own_is_defined_applied_and_scaled() {
     lamps.patch("desk", &PatchParams::apply("mover").force(), &Patch::Apply(&other)).await.unwrap();
     assert_eq!(lamps.get("desk").await.unwrap().spec.room, "hall");
 }
+
+#[tokio::test]
+async fn custom_kinds_outlive_the_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = Server::start(folder.path());
+    let client = server.client().await;
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    definitions.create(&PostParams::default(), &Lamp::crd()).await.unwrap();
+    let lamp: Lamp = object(json!({"apiVersion": "example.com/v1", "kind": "Lamp", "metadata": {"name": "desk"},
+        "spec": {"room": "office", "bulbs": 2}}));
+    let made = Api::<Lamp>::default_namespaced(client).create(&PostParams::default(), &lamp).await.unwrap();
+    server.kill();
+
+    let server = Server::start(folder.path());
+    let lamps: Api<Lamp> = Api::default_namespaced(server.client().await);
+    let kept = lamps.get("desk").await.unwrap();
+    assert_eq!((&kept.spec, &kept.metadata), (&made.spec, &made.metadata));
+    let wrong = Patch::Merge(json!({"spec": {"bulbs": "many"}}));
+    assert_eq!(refused(lamps.patch("desk", &PatchParams::default(), &wrong).await), 422);
+    assert_eq!(lamps.get_scale("desk").await.unwrap().spec.unwrap().replicas, Some(2));
+}
