@@ -9,25 +9,26 @@ use std::process::Command;
 
 use server::Server;
 
-/// One test for each transcript, so that they run side by side and fail by name.
+/// One test for each transcript in a folder, so that they run side by side and fail by name. Each has a server of its own,
+/// started by this command.
 macro_rules! sessions {
-    ($($name:ident)*) => {
-        $(#[test]
-        fn $name() {
-            session(stringify!($name));
-        })*
+    ($folder:ident $command:expr; $($name:ident)*) => {
+        mod $folder {
+            $(#[test]
+            fn $name() {
+                super::session(stringify!($folder), stringify!($name), &$command);
+            })*
 
-        #[test]
-        fn every_transcript_is_run() {
-            let run: BTreeSet<_> = [$(concat!(stringify!($name), ".txt").to_owned()),*].into();
-            let files = std::fs::read_dir(transcripts()).unwrap();
-            let there: BTreeSet<_> = files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
-            assert_eq!(run, there);
+            #[test]
+            fn every_transcript_is_run() {
+                super::compare(stringify!($folder), &[$(concat!(stringify!($name), ".txt")),*]);
+            }
         }
     };
 }
 
-sessions! {
+// The API server alone: nothing changes what a session made.
+sessions! { kubectl ["server"];
     access
     apply
     bounds
@@ -51,22 +52,44 @@ sessions! {
     watch
 }
 
-fn session(name: &str) {
-    let folder = tempfile::tempdir().unwrap();
-    let work = folder.path().join("work");
+// The whole control plane with three simulated nodes: what is written comes true.
+sessions! { kubectl_up ["up", "--nodes", "3"];
+    cascade
+    crashes
+    daemonset
+    deployment
+    disruption
+    endpoints
+    jobs
+    namespace
+    node_faults
+    nodes
+    statefulset
+}
+
+fn session(folder: &str, name: &str, command: &[&str]) {
+    let home = tempfile::tempdir().unwrap();
+    let work = home.path().join("work");
     std::fs::create_dir(&work).unwrap();
-    let server = Server::start(&folder.path().join("data"));
+    let server = Server::start_as(command, &home.path().join("data"));
     let search = format!("{}:{}", kubectl_folder().display(), std::env::var("PATH").unwrap_or_default());
     let environment = [
         ("PATH", search),
         ("HOME", work.display().to_string()),
         ("KUBECONFIG", server.kubeconfig.display().to_string()),
     ];
-    transcript::run(&transcripts().join(name).with_extension("txt"), &work, &environment);
+    transcript::run(&transcripts(folder).join(name).with_extension("txt"), &work, &environment);
 }
 
-fn transcripts() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kubectl")
+fn compare(folder: &str, run: &[&str]) {
+    let run: BTreeSet<_> = run.iter().map(|name| (*name).to_owned()).collect();
+    let files = std::fs::read_dir(transcripts(folder)).unwrap();
+    let there: BTreeSet<_> = files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+    assert_eq!(run, there);
+}
+
+fn transcripts(folder: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(folder)
 }
 
 /// The kubectl that was fetched for tests, or else the one of this machine.

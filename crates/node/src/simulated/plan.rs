@@ -361,6 +361,26 @@ mod tests {
     }
 
     #[test]
+    fn a_ready_pod_can_be_told_to_be_unready_and_back() {
+        let mut told = pod(json!({"containers": [{"name": "c", "image": "nginx"}]}), json!({}));
+        let place = Place { host: HOST, pod: ADDRESS };
+        let now = Timestamp::from_second(1_767_225_600).unwrap();
+        for (annotations, ready) in
+            [(json!({}), "True"), (json!({"simulated.setpoint.dev/never-ready": "true"}), "False")]
+        {
+            told.metadata.annotations = serde_json::from_value(annotations).unwrap();
+            let Step::Write(status, _) = plan(&told, place, now) else { panic!("what changed is told") };
+            let found = status.conditions.iter().flatten().find(|it| it.type_ == "Ready").unwrap();
+            assert_eq!(found.status, ready);
+            told.status = status;
+            told.settle();
+            assert_eq!(told.is_settled, ready == "True");
+            told.is_settled = false;
+            told.spec = serde_json::from_value(json!({"containers": [{"name": "c", "image": "nginx"}]})).unwrap();
+        }
+    }
+
+    #[test]
     fn delays_are_kept() {
         let spec = json!({"containers": [{"name": "c", "image": "nginx"}]});
         let delays = json!({"simulated.setpoint.dev/start-delay": "2s", "simulated.setpoint.dev/ready-delay": "3s"});

@@ -101,7 +101,8 @@ impl Pod {
             && self.spec.readiness_gates.is_empty()
             && is_true(&self.status, "Ready")
             && self.spec.containers.iter().chain(&self.spec.init_containers).all(|container| {
-                container.restart_policy.is_none() && behaviour::of(container, &self.metadata.annotations).end.is_none()
+                let behaviour = behaviour::of(container, &self.metadata.annotations);
+                container.restart_policy.is_none() && behaviour.end.is_none() && behaviour.ready_after.is_some()
             })
             && self.status.observed_generation.is_none_or(|seen| seen == self.metadata.generation);
         if !self.is_settled && !is_up && !self.has_ended() {
