@@ -4,6 +4,11 @@ use serde_json::{Map, Value};
 
 use crate::types::{Field, Shape, TypeRef};
 
+/// Lists that mean something else when they are empty than when they are absent, by the type and field that has them: they are refused, so
+/// they are never stored.
+const REFUSED_IF_EMPTY: [(&str, &str); 2] =
+    [("v1.CustomResourceDefinitionSpec", "versions"), ("v2.HPAScalingRules", "policies")];
+
 /// Brings a value into the form in which Go prints it: nulls and empty optional fields out, fields that are always
 /// printed in. Types must fit already.
 pub fn normalize(value: &mut Value, ty: TypeRef<'_>) {
@@ -54,13 +59,16 @@ fn normalize_struct(fields: &mut Map<String, Value>, ty: TypeRef<'_>) {
         }
         let field_type = ty.to(field.ty);
         normalize(value, field_type);
-        if field.omit_empty && !field.pointer && is_empty(value, field_type) {
-            return false;
+        if field.pointer || !is_empty(value, field_type) {
+            return true;
         }
-        if !field.pointer && is_empty_collection(value, field_type) {
+        if value.is_array() && REFUSED_IF_EMPTY.contains(&(ty.get().go, name)) {
+            return true;
+        }
+        if !field.omit_empty && is_collection(field_type) {
             *value = Value::Null;
         }
-        true
+        !field.omit_empty
     });
     for field in ty.fields().iter().filter(|field| is_always_printed(field, ty)) {
         if !fields.contains_key(&*field.name) {
@@ -84,10 +92,9 @@ fn absent(field: &Field, ty: TypeRef<'_>) -> Value {
     value
 }
 
-/// A built-in list or map with nothing in it is stored as if it had never been made. Custom kinds keep theirs.
-fn is_empty_collection(value: &Value, ty: TypeRef<'_>) -> bool {
-    let collection = matches!(ty.shape(), Shape::List(_) | Shape::Map(_)) && !ty.get().go.is_empty();
-    collection && is_empty(value, ty)
+/// A built-in list or map. With nothing in it it is stored as if it had never been made; custom kinds keep theirs.
+fn is_collection(ty: TypeRef<'_>) -> bool {
+    matches!(ty.shape(), Shape::List(_) | Shape::Map(_)) && !ty.get().go.is_empty()
 }
 
 /// Go never counts a struct as empty, whatever is in it.

@@ -236,6 +236,15 @@ mod tests {
     }
 
     #[test]
+    fn a_definition_has_versions() {
+        let mut object = definition(json!({"type": "object"}));
+        object["spec"]["versions"] = json!([]);
+        let expected = "[spec.versions: Invalid value: []: must have exactly one version marked as storage version, \
+                        status.storedVersions: Invalid value: null: must have at least one stored version]";
+        create_fails(V1, PLURAL, object, expected);
+    }
+
+    #[test]
     fn a_schema_is_structural() {
         for (field, expected) in [
             (json!({}), "type: Required value: must not be empty for specified object fields"),

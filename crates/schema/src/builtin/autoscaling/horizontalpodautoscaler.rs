@@ -295,6 +295,10 @@ mod tests {
                 "spec.maxReplicas: Invalid value: 5: must be greater than or equal to `minReplicas`",
             ),
             (
+                json!({"behavior": {"scaleUp": {"policies": []}}}),
+                "spec.behavior.scaleUp.policies: Required value: must specify at least one Policy",
+            ),
+            (
                 json!({"behavior": {"scaleUp": {"stabilizationWindowSeconds": 3601}}}),
                 "spec.behavior.scaleUp.stabilizationWindowSeconds: Invalid value: 3601: must be less than or equal to 3600",
             ),
