@@ -4,7 +4,7 @@ TOOLS := target/tools
 CARGO_DENY := $(TOOLS)/bin/cargo-deny
 CARGO_DENY_VERSION := 0.20.2
 
-.PHONY: run test exhaust tools bench fmt clean lint deny audit
+.PHONY: run test exhaust clusters tools bench fmt clean lint deny audit
 
 run: ## build, then run the whole control plane on this machine
 	cargo run --release -p setpoint -- up
@@ -19,6 +19,9 @@ tools: ## the real clients that tests use, by package name
 
 exhaust: ## every fault of every scenario of the controllers; takes long
 	SETPOINT_ALL_FAULTS=1 cargo test --release -p setpoint-controllers --test scenarios
+
+clusters: ## ten thousand random clusters, on which the scheduler has to agree with a slow and obvious one
+	SETPOINT_CLUSTERS=10000 cargo test --release -p setpoint-scheduler --lib model
 
 lint:
 	cargo fmt --all --check

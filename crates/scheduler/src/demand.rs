@@ -5,6 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{NodeSelector, PreferredSchedulingTerm, Toleration};
 
 use crate::pod::{Container, Port, Wishes};
+use crate::profile::Profile;
 use crate::resources::Resources;
 
 /// What a container without requests counts as when nodes are compared, so that such pods spread too.
@@ -14,8 +15,9 @@ const MEMORY_AT_LEAST: i64 = 200 * 1024 * 1024;
 /// What a class of pods asks of a node.
 #[derive(Clone, Debug)]
 pub struct Demand {
-    /// What makes pods one class.
-    pub class: Arc<str>,
+    /// The number of the class.
+    pub class: u64,
+    pub profile: Arc<Profile>,
     pub requests: Resources,
     /// The requests by which nodes are compared.
     pub weight: Weight,
@@ -26,6 +28,8 @@ pub struct Demand {
     pub tolerations: Box<[Toleration]>,
     /// The ports of the node that it takes.
     pub ports: Vec<Port>,
+    /// The only nodes that it may be on, if it names them.
+    pub named: Option<Vec<Box<str>>>,
 }
 
 /// Processors and memory, at least a little of each.
@@ -37,15 +41,18 @@ pub struct Weight {
 
 impl Demand {
     /// What a pod with these wishes asks for.
-    pub fn of(wishes: &Wishes) -> Demand {
+    pub fn of(wishes: &Wishes, profile: &Arc<Profile>, class: u64) -> Demand {
         let affinity =
             wishes.affinity.as_deref().and_then(|affinity| affinity.node_affinity.clone()).unwrap_or_default();
+        let required = affinity.required_during_scheduling_ignored_during_execution;
         Demand {
-            class: class(wishes),
+            class,
+            profile: profile.clone(),
             requests: requests(wishes),
             weight: weight(wishes),
             selector: wishes.node_selector.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
-            affinity: affinity.required_during_scheduling_ignored_during_execution,
+            named: required.as_ref().and_then(named),
+            affinity: required,
             preferences: affinity.preferred_during_scheduling_ignored_during_execution.unwrap_or_default(),
             tolerations: wishes.tolerations.clone(),
             ports: ports(wishes),
@@ -53,9 +60,26 @@ impl Demand {
     }
 }
 
+/// The nodes that every term names; none if a term leaves the name open.
+fn named(affinity: &NodeSelector) -> Option<Vec<Box<str>>> {
+    let mut all = std::collections::BTreeSet::new();
+    for term in &affinity.node_selector_terms {
+        let fields = term.match_fields.iter().flatten();
+        let mut names = fields.filter(|field| field.key == "metadata.name" && field.operator == "In");
+        let mut left: Vec<String> = names.next()?.values.clone().unwrap_or_default();
+        for more in names {
+            left.retain(|name| more.values.iter().flatten().any(|other| other == name));
+        }
+        all.extend(left.into_iter().map(String::into_boxed_str));
+    }
+    (!affinity.node_selector_terms.is_empty()).then(|| all.into_iter().collect())
+}
+
 /// The text of what makes a class.
-pub fn class(wishes: &Wishes) -> Arc<str> {
-    serde_json::to_string(wishes).unwrap_or_default().into()
+pub fn class(wishes: &Wishes, profile: &Profile) -> String {
+    let mut text = serde_json::to_string(wishes).unwrap_or_default();
+    text.push_str(&profile.name);
+    text
 }
 
 /// What all containers ask for at their worst moment: all main containers with all sidecars, or one init container
@@ -79,6 +103,8 @@ fn requests(wishes: &Wishes) -> Resources {
         }
     }
     sum.raise(&peak);
+    // What the pod as a whole asks for counts instead.
+    sum.replace(&Resources::read(&wishes.resources.requests), &wishes.resources.requests);
     sum.add(&Resources::read(&wishes.overhead));
     sum
 }
@@ -131,7 +157,7 @@ mod tests {
     use super::*;
 
     fn demand(spec: Value) -> Demand {
-        Demand::of(&serde_json::from_value::<Wishes>(spec).unwrap())
+        Demand::of(&serde_json::from_value::<Wishes>(spec).unwrap(), &Arc::new(Profile::named("a")), 0)
     }
 
     #[test]
@@ -147,13 +173,19 @@ mod tests {
             let found = demand(json!({"initContainers": init, "containers": main, "overhead": overhead}));
             assert_eq!(found.requests.cpu, expected, "{init} {main}");
         }
+        let whole = demand(json!({"containers": [cpu("1")], "resources": {"requests": {"cpu": "3"}}}));
+        assert_eq!(whole.requests.cpu, 3000, "what the pod as a whole asks for");
     }
 
     #[test]
     fn pods_that_ask_for_the_same_are_one_class() {
-        let spec = |cpu: &str| json!({"containers": [{"name": "a", "resources": {"requests": {"cpu": cpu}}}]});
-        assert_eq!(demand(spec("1")).class, demand(spec("1")).class);
-        assert_ne!(demand(spec("1")).class, demand(spec("2")).class);
+        let text = |cpu: &str, name: &str, profile: &str| {
+            let spec = json!({"containers": [{"name": name, "resources": {"requests": {"cpu": cpu}}}]});
+            class(&serde_json::from_value(spec).unwrap(), &Profile::named(profile))
+        };
+        assert_eq!(text("1", "a", "x"), text("1", "b", "x"));
+        assert_ne!(text("1", "a", "x"), text("2", "a", "x"));
+        assert_ne!(text("1", "a", "x"), text("1", "a", "y"));
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! Whether a pod of a class can be on a node, and if not, why.
+//! Whether a pod of a class can be on a node as far as the two of them decide it, and if not, why.
 
-use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm, Taint, Toleration};
+use k8s_openapi::api::core::v1::{NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Taint, Toleration};
 
 use crate::demand::Demand;
-use crate::node::{Offer, State};
+use crate::node::{Load, Offer};
 
 /// Why a pod can't be on a node, in the words that users know.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -11,48 +11,98 @@ pub enum Reason {
     Unschedulable,
     Taints,
     Affinity,
+    /// The pod names its nodes, and this is none of them.
+    Unnamed,
     Ports,
     TooManyPods,
     Insufficient(Box<str>),
+    /// Another pod has a claim that only one may have.
+    ClaimInUse,
+    VolumeElsewhere,
+    NoVolume,
+    LostVolume,
+    VolumeZone,
+    Skew,
+    /// A node without the label by which pods are spread.
+    Unlabelled,
+    Near,
+    Away,
+    Repelled,
 }
 
 impl std::fmt::Display for Reason {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Reason::Unschedulable => out.write_str("node(s) were unschedulable"),
-            Reason::Taints => out.write_str("node(s) had untolerated taint(s)"),
-            Reason::Affinity => out.write_str("node(s) didn't match Pod's node affinity/selector"),
-            Reason::Ports => out.write_str("node(s) didn't have free ports for the requested pod ports"),
-            Reason::TooManyPods => out.write_str("Too many pods"),
-            Reason::Insufficient(resource) => write!(out, "Insufficient {resource}"),
-        }
+        out.write_str(match self {
+            Reason::Unschedulable => "node(s) were unschedulable",
+            Reason::Taints => "node(s) had untolerated taint(s)",
+            Reason::Affinity => "node(s) didn't match Pod's node affinity/selector",
+            Reason::Unnamed => "node(s) didn't satisfy plugin(s) [NodeAffinity]",
+            Reason::Ports => "node(s) didn't have free ports for the requested pod ports",
+            Reason::TooManyPods => "Too many pods",
+            Reason::Insufficient(resource) => return write!(out, "Insufficient {resource}"),
+            Reason::ClaimInUse => {
+                "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
+            }
+            Reason::VolumeElsewhere => "node(s) didn't match PersistentVolume's node affinity",
+            Reason::NoVolume => "node(s) didn't find available persistent volumes to bind",
+            Reason::LostVolume => "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
+            Reason::VolumeZone => "node(s) had no available volume zone",
+            Reason::Skew => "node(s) didn't match pod topology spread constraints",
+            Reason::Unlabelled => "node(s) didn't match pod topology spread constraints (missing required label)",
+            Reason::Near => "node(s) didn't match pod affinity rules",
+            Reason::Away => "node(s) didn't match pod anti-affinity rules",
+            Reason::Repelled => "node(s) didn't satisfy existing pods anti-affinity rules",
+        })
     }
 }
 
-/// Why a pod of this class can't be on this node; nothing if it can. The first filter that fails is told, with all its reasons.
-pub fn obstacles(demand: &Demand, offer: &Offer, state: &State) -> Vec<Reason> {
-    if offer.is_unschedulable && !tolerates(&demand.tolerations, &unschedulable()) {
-        return vec![Reason::Unschedulable];
+/// What stands against a pod on a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Obstacles {
+    pub reasons: Vec<Reason>,
+    /// Whether it would stand even if other pods left the node.
+    pub is_final: bool,
+}
+
+impl Obstacles {
+    pub fn is_empty(&self) -> bool {
+        self.reasons.is_empty()
     }
-    let repels = |taint: &&Taint| matches!(&*taint.effect, "NoSchedule" | "NoExecute");
-    if offer.taints.iter().filter(repels).any(|taint| !tolerates(&demand.tolerations, taint)) {
-        return vec![Reason::Taints];
+
+    /// Other pods are in the way.
+    pub fn passing(reason: Reason) -> Obstacles {
+        Obstacles { reasons: vec![reason], is_final: false }
+    }
+
+    /// It will not go away with other pods.
+    pub fn lasting(reason: Reason) -> Obstacles {
+        Obstacles { reasons: vec![reason], is_final: true }
+    }
+}
+
+/// What stands against a pod of this class on this node. The first filter that fails is told, with all its reasons.
+pub fn obstacles(demand: &Demand, offer: &Offer, load: &Load) -> Obstacles {
+    if offer.is_unschedulable && !tolerates(&demand.tolerations, &unschedulable()) {
+        return Obstacles::lasting(Reason::Unschedulable);
+    }
+    if is_repelled(&demand.tolerations, offer) {
+        return Obstacles::lasting(Reason::Taints);
     }
     if !is_wanted(demand, offer) {
-        return vec![Reason::Affinity];
+        return Obstacles::lasting(Reason::Affinity);
     }
-    if demand.ports.iter().any(|port| state.ports.keys().any(|taken| taken.clashes(port))) {
-        return vec![Reason::Ports];
+    if demand.ports.iter().any(|port| load.ports.keys().any(|taken| taken.clashes(port))) {
+        return Obstacles::passing(Reason::Ports);
     }
-    lacking(demand, offer, state)
+    lacking(demand, offer, load)
 }
 
-fn lacking(demand: &Demand, offer: &Offer, state: &State) -> Vec<Reason> {
-    let mut reasons = Vec::new();
-    if state.pods + 1 > offer.pods {
-        reasons.push(Reason::TooManyPods);
+fn lacking(demand: &Demand, offer: &Offer, load: &Load) -> Obstacles {
+    let mut found = Obstacles::default();
+    if load.pods + 1 > offer.pods {
+        found.reasons.push(Reason::TooManyPods);
     }
-    let (asked, has, taken) = (&demand.requests, &offer.allocatable, &state.requested);
+    let (asked, has, taken) = (&demand.requests, &offer.allocatable, &load.requested);
     let fixed = [
         ("cpu", asked.cpu, has.cpu, taken.cpu),
         ("memory", asked.memory, has.memory, taken.memory),
@@ -61,15 +111,22 @@ fn lacking(demand: &Demand, offer: &Offer, state: &State) -> Vec<Reason> {
     let others = asked.others.iter().map(|(name, asked)| (&**name, *asked, has.other(name), taken.other(name)));
     for (name, asked, has, taken) in fixed.into_iter().chain(others) {
         if asked > 0 && asked > has.saturating_sub(taken) {
-            reasons.push(Reason::Insufficient(name.into()));
+            found.reasons.push(Reason::Insufficient(name.into()));
+            found.is_final |= asked > has;
         }
     }
-    reasons
+    found
 }
 
 fn unschedulable() -> Taint {
     let key = "node.kubernetes.io/unschedulable".to_owned();
     Taint { key, effect: "NoSchedule".to_owned(), ..Taint::default() }
+}
+
+/// Whether a taint of the node keeps away who tolerates this.
+pub fn is_repelled(tolerations: &[Toleration], offer: &Offer) -> bool {
+    let repels = |taint: &&Taint| matches!(&*taint.effect, "NoSchedule" | "NoExecute");
+    offer.taints.iter().filter(repels).any(|taint| !tolerates(tolerations, taint))
 }
 
 /// Whether one of the tolerations is for this taint.
@@ -91,13 +148,15 @@ pub fn tolerates(tolerations: &[Toleration], taint: &Taint) -> bool {
     })
 }
 
-fn is_wanted(demand: &Demand, offer: &Offer) -> bool {
+/// Whether a node has the labels that a class of pods wants.
+pub fn is_wanted(demand: &Demand, offer: &Offer) -> bool {
     let has = |(name, value): &(Box<str>, Box<str>)| offer.labels.get(name) == Some(&**value);
-    demand.selector.iter().all(has)
-        && demand
-            .affinity
-            .as_ref()
-            .is_none_or(|affinity| affinity.node_selector_terms.iter().any(|term| matches(term, offer)))
+    demand.selector.iter().all(has) && demand.affinity.as_ref().is_none_or(|affinity| selects(affinity, offer))
+}
+
+/// Whether one of the terms describes a node.
+pub fn selects(selector: &NodeSelector, offer: &Offer) -> bool {
+    selector.node_selector_terms.iter().any(|term| matches(term, offer))
 }
 
 /// Whether a node is what a term describes; a term that says nothing describes none.

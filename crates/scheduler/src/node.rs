@@ -1,6 +1,7 @@
 //! A node: what it offers, and what is on it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1 as core;
 use serde::Deserialize;
@@ -10,6 +11,12 @@ use setpoint_runtime::cache::{Cached, Pairs};
 use crate::demand::{Demand, Weight};
 use crate::pod::Port;
 use crate::resources::{Resources, Written};
+
+/// The number of a node, for as long as the scheduler knows it.
+pub type NodeNumber = u32;
+
+/// By this label nodes are in zones.
+pub const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// A node as the API shows it.
 #[derive(Clone, Debug, Deserialize)]
@@ -41,6 +48,15 @@ pub struct Spec {
 #[serde(default)]
 pub struct Status {
     pub allocatable: Written,
+    pub images: Box<[Image]>,
+}
+
+/// An image that is on a node.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Image {
+    pub names: Box<[Box<str>]>,
+    pub size_bytes: i64,
 }
 
 impl Cached for Node {
@@ -68,6 +84,7 @@ pub struct Offer {
     pub taints: Box<[core::Taint]>,
     pub allocatable: Resources,
     pub pods: i64,
+    pub images: Box<[Image]>,
 }
 
 impl Offer {
@@ -80,6 +97,7 @@ impl Offer {
             taints: node.spec.taints,
             pods: pods.and_then(|text| text.parse().ok()).unwrap_or_default(),
             allocatable: Resources::read(&node.status.allocatable),
+            images: node.status.images,
         }
     }
 }
@@ -89,6 +107,16 @@ impl Offer {
 pub struct State {
     /// None while only its pods are known.
     pub offer: Option<Offer>,
+    pub load: Load,
+    /// Who is on it: priority and uid, the least important first.
+    pub residents: BTreeSet<(i32, Arc<str>)>,
+    /// Where classes keep it: nodes of one zone together.
+    pub shelf: u8,
+}
+
+/// What is taken of a node.
+#[derive(Clone, Debug, Default)]
+pub struct Load {
     pub requested: Resources,
     pub weight: Weight,
     pub pods: i64,
@@ -96,7 +124,7 @@ pub struct State {
     pub ports: BTreeMap<Port, u32>,
 }
 
-impl State {
+impl Load {
     pub fn put(&mut self, demand: &Demand) {
         self.requested.add(&demand.requests);
         self.weight.cpu += demand.weight.cpu;
@@ -121,9 +149,11 @@ impl State {
             }
         }
     }
+}
 
+impl State {
     /// Whether nothing is known of it any more.
     pub fn is_forgotten(&self) -> bool {
-        self.offer.is_none() && self.pods == 0
+        self.offer.is_none() && self.load.pods == 0
     }
 }

@@ -1,6 +1,7 @@
 //! A pod as the scheduler reads it.
 
 use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::{Deserialize, Serialize};
 use setpoint_runtime::Key;
 use setpoint_runtime::cache::{Cached, Pairs};
@@ -23,39 +24,70 @@ pub struct Meta {
     pub namespace: Box<str>,
     pub uid: Box<str>,
     pub resource_version: Box<str>,
+    pub generation: i64,
     pub labels: Pairs,
+    pub owner_references: Box<[Owner]>,
     pub deletion_timestamp: Option<serde::de::IgnoredAny>,
 }
 
-/// What it asks for. Written out again, the parts that choose nodes are its class.
+/// Who owns a pod.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Owner {
+    pub kind: Box<str>,
+    pub name: Box<str>,
+    pub controller: bool,
+}
+
+/// What it asks for. Written out again, the wishes are its class.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Spec {
     pub node_name: Box<str>,
     pub scheduler_name: Box<str>,
     pub priority: i32,
+    pub preemption_policy: Box<str>,
     pub scheduling_gates: Box<[serde::de::IgnoredAny]>,
+    pub topology_spread_constraints: Option<Box<[core::TopologySpreadConstraint]>>,
+    pub volumes: Box<[Volume]>,
     #[serde(flatten)]
     pub wishes: Wishes,
 }
 
+/// What it asks of a node, whatever else is there.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Wishes {
+    #[serde(skip_serializing_if = "std::collections::BTreeMap::is_empty")]
     pub node_selector: std::collections::BTreeMap<Box<str>, Box<str>>,
-    pub affinity: Option<Box<core::Affinity>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub affinity: Option<Box<Affinity>>,
     pub tolerations: Box<[core::Toleration]>,
     pub overhead: Written,
+    pub resources: Requirements,
     pub containers: Box<[Container]>,
     pub init_containers: Box<[Container]>,
-    pub host_network: bool,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Affinity {
+    pub node_affinity: Option<core::NodeAffinity>,
+    #[serde(skip_serializing)]
+    pub pod_affinity: Option<core::PodAffinity>,
+    #[serde(skip_serializing)]
+    pub pod_anti_affinity: Option<core::PodAntiAffinity>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Container {
+    #[serde(skip_serializing)]
+    pub image: Box<str>,
     pub resources: Requirements,
+    #[serde(skip_serializing_if = "<[Port]>::is_empty")]
     pub ports: Box<[Port]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub restart_policy: Option<Box<str>>,
 }
 
@@ -74,10 +106,27 @@ pub struct Port {
     pub protocol: Box<str>,
 }
 
+/// A volume, as far as it is one of a claim.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Volume {
+    pub name: Box<str>,
+    pub persistent_volume_claim: Option<ClaimSource>,
+    pub ephemeral: Option<serde::de::IgnoredAny>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ClaimSource {
+    pub claim_name: Box<str>,
+}
+
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Status {
     pub phase: Box<str>,
+    pub nominated_node_name: Box<str>,
+    pub start_time: Option<Time>,
     pub conditions: Box<[Condition]>,
 }
 
@@ -86,6 +135,7 @@ pub struct Status {
 pub struct Condition {
     #[serde(rename = "type")]
     pub kind: Box<str>,
+    pub status: Box<str>,
     pub reason: Box<str>,
     pub message: Box<str>,
 }
@@ -96,10 +146,41 @@ impl Pod {
         matches!(&*self.status.phase, "Succeeded" | "Failed")
     }
 
+    /// Whether it is on its way out.
+    pub fn is_leaving(&self) -> bool {
+        self.metadata.deletion_timestamp.is_some()
+    }
+
+    /// Whether it is on its way out to make room for another.
+    pub fn is_preempted(&self) -> bool {
+        let told = self.condition("DisruptionTarget");
+        self.is_leaving() && told.is_some_and(|it| &*it.status == "True" && &*it.reason == "PreemptionByScheduler")
+    }
+
     /// What its condition says about why it isn't scheduled.
     pub fn told(&self) -> &str {
-        let condition = self.status.conditions.iter().find(|condition| &*condition.kind == "PodScheduled");
-        condition.filter(|it| &*it.reason == "Unschedulable").map_or("", |condition| &condition.message)
+        let condition = self.condition("PodScheduled").filter(|it| &*it.reason == "Unschedulable");
+        condition.map_or("", |condition| &condition.message)
+    }
+
+    /// Who controls it.
+    pub fn controller(&self) -> Option<&Owner> {
+        self.metadata.owner_references.iter().find(|owner| owner.controller)
+    }
+
+    /// The names of its claims; with each, whether it comes and goes with the pod.
+    pub fn claims(&self) -> Box<[(Box<str>, bool)]> {
+        let claims = self.spec.volumes.iter().filter_map(|volume| match &volume.persistent_volume_claim {
+            Some(claim) => Some((claim.claim_name.clone(), false)),
+            None => {
+                volume.ephemeral.is_some().then(|| (format!("{}-{}", self.metadata.name, volume.name).into(), true))
+            }
+        });
+        claims.collect()
+    }
+
+    fn condition(&self, kind: &str) -> Option<&Condition> {
+        self.status.conditions.iter().find(|condition| &*condition.kind == kind)
     }
 }
 

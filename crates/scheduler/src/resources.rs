@@ -47,6 +47,21 @@ impl Resources {
         self.combine(other, i64::max);
     }
 
+    /// Takes over those amounts of another that are written.
+    pub fn replace(&mut self, other: &Resources, written: &Written) {
+        for name in written.keys() {
+            match &**name {
+                "cpu" => self.cpu = other.cpu,
+                "memory" => self.memory = other.memory,
+                "ephemeral-storage" => self.storage = other.storage,
+                _ => {
+                    self.others.retain(|(known, _)| known != name);
+                    self.others.push((name.clone(), other.other(name)));
+                }
+            }
+        }
+    }
+
     /// How much there is of a resource that has no field of its own.
     pub fn other(&self, name: &str) -> i64 {
         self.others.iter().find(|(known, _)| &**known == name).map_or(0, |(_, amount)| *amount)

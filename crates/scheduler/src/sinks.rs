@@ -1,14 +1,16 @@
 //! What the API server tells goes straight into the cluster's state.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::marker::PhantomData;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use setpoint_runtime::cache::Sink;
+use setpoint_runtime::Key;
+use setpoint_runtime::cache::{Cached, Sink};
 use tokio::sync::Notify;
 
 use crate::cluster::Cluster;
-use crate::node::Node;
 use crate::pod::Pod;
+use crate::profile::Profile;
 
 /// The state that feeds fill and the scheduler reads.
 #[derive(Clone)]
@@ -18,8 +20,8 @@ pub struct Shared {
 }
 
 impl Shared {
-    pub fn new(scheduler: &str) -> Shared {
-        Shared { cluster: Arc::new(Mutex::new(Cluster::new(scheduler))), changed: Arc::default() }
+    pub fn new(profiles: Vec<Profile>) -> Shared {
+        Shared { cluster: Arc::new(Mutex::new(Cluster::new(profiles))), changed: Arc::default() }
     }
 
     /// Does something with the state, which nobody else sees meanwhile.
@@ -61,47 +63,65 @@ impl Sink for Pods {
     }
 }
 
-/// Takes nodes.
-pub struct Nodes {
+/// Takes objects of another kind, which are known by their keys.
+pub struct Others<T> {
     shared: Shared,
+    see: fn(&mut Cluster, Key, T),
+    lose: fn(&mut Cluster, &Key),
+    keys: Mutex<Keys>,
+    object: PhantomData<fn(T)>,
+}
+
+#[derive(Default)]
+struct Keys {
+    known: BTreeSet<Key>,
     /// Those of the list that is being read.
-    listing: Mutex<Option<BTreeSet<Box<str>>>>,
+    listed: Option<BTreeSet<Key>>,
 }
 
-impl Nodes {
-    pub fn new(shared: Shared) -> Nodes {
-        Nodes { shared, listing: Mutex::default() }
+impl<T> Others<T> {
+    pub fn new(shared: Shared, see: fn(&mut Cluster, Key, T), lose: fn(&mut Cluster, &Key)) -> Others<T> {
+        Others { shared, see, lose, keys: Mutex::default(), object: PhantomData }
     }
 
-    fn listing(&self) -> std::sync::MutexGuard<'_, Option<BTreeSet<Box<str>>>> {
-        self.listing.lock().unwrap_or_else(PoisonError::into_inner)
+    fn keys(&self) -> MutexGuard<'_, Keys> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Sink for Nodes {
-    type Object = Node;
+impl<T: Cached> Sink for Others<T> {
+    type Object = T;
 
     fn listing(&self) {
-        *self.listing() = Some(BTreeSet::new());
+        self.keys().listed = Some(BTreeSet::new());
     }
 
-    fn seen(&self, node: Node) {
-        if let Some(listed) = &mut *self.listing() {
-            listed.insert(node.metadata.name.clone());
+    fn seen(&self, object: T) {
+        let key = object.key();
+        {
+            let mut keys = self.keys();
+            keys.known.insert(key.clone());
+            if let Some(listed) = &mut keys.listed {
+                listed.insert(key.clone());
+            }
         }
-        self.shared.tell(|cluster| cluster.see_node(node));
+        self.shared.tell(|cluster| (self.see)(cluster, key, object));
     }
 
-    fn gone(&self, node: Node) {
-        self.shared.tell(|cluster| cluster.lose_node(&node.metadata.name));
+    fn gone(&self, object: T) {
+        let key = object.key();
+        self.keys().known.remove(&key);
+        self.shared.tell(|cluster| (self.lose)(cluster, &key));
     }
 
     fn listed(&self) {
-        let Some(listed) = self.listing().take() else { return };
-        self.shared.tell(|cluster| {
-            for name in cluster.node_names().into_iter().filter(|name| !listed.contains(name)) {
-                cluster.lose_node(&name);
-            }
-        });
+        let gone: Vec<Key> = {
+            let mut keys = self.keys();
+            let Some(listed) = keys.listed.take() else { return };
+            let gone = keys.known.difference(&listed).cloned().collect();
+            keys.known = listed;
+            gone
+        };
+        self.shared.tell(|cluster| gone.iter().for_each(|key| (self.lose)(cluster, key)));
     }
 }

@@ -65,7 +65,8 @@ async fn pods_go_where_there_is_room_and_wait_until_there_is() {
     pod(&plane, "third", "1", json!({})).await;
     settled(&plane).await;
     assert_eq!(place(&plane, "second"), "small");
-    let why = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s).";
+    let why = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s). no new claims to deallocate, \
+        preemption: 0/2 nodes are available: 1 No preemption victims found for incoming pod, 1 Preemption is not helpful for scheduling.";
     assert_eq!(place(&plane, "third"), why);
     let pods: Api<Pod> = Api::default_namespaced(plane.client());
     pods.delete("second", &DeleteParams::default().grace_period(0)).await.unwrap();
@@ -87,7 +88,8 @@ async fn selectors_cordons_and_ports_are_obeyed() {
     assert_eq!(place(&plane, "chosen"), "two");
     assert_eq!(
         place(&plane, "nowhere"),
-        "0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector."
+        "0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector. no new claims to deallocate, \
+        preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."
     );
     let nodes: Api<Node> = Api::all(plane.client());
     let cordon = |on: bool| Patch::Merge(json!({"spec": {"unschedulable": on}}));
@@ -99,7 +101,9 @@ async fn selectors_cordons_and_ports_are_obeyed() {
     pod(&plane, "second-port", "1", port()).await;
     settled(&plane).await;
     assert_eq!(place(&plane, "first-port"), "two");
-    let why = "0/2 nodes are available: 1 node(s) didn't have free ports for the requested pod ports, 1 node(s) were unschedulable.";
+    let why = "0/2 nodes are available: 1 node(s) didn't have free ports for the requested pod ports, 1 node(s) were unschedulable. \
+        no new claims to deallocate, preemption: 0/2 nodes are available: 1 No preemption victims found for incoming pod, \
+        1 Preemption is not helpful for scheduling.";
     assert_eq!(place(&plane, "second-port"), why);
     nodes.patch("one", &PatchParams::default(), &cordon(false)).await.unwrap();
     settled(&plane).await;

@@ -1,0 +1,315 @@
+//! Claims and volumes: on which nodes a pod can have them, and what has to be done for that.
+
+use std::collections::HashMap;
+
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::storage::v1::StorageClass;
+use setpoint_api::quantity::Quantity;
+use setpoint_runtime::Key;
+
+use crate::fit::{Obstacles, Reason, selects};
+use crate::node::Offer;
+use crate::queue::Call;
+use crate::wants::selector;
+
+/// On a claim: the node of its first consumer.
+pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+/// On a claim: it was bound once.
+const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
+/// A class of this provisioner has only volumes that somebody makes by hand.
+const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
+/// The labels of volumes that are in one zone or region.
+const ZONES: [&str; 4] = [
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region",
+];
+
+/// What is known of storage.
+#[derive(Default)]
+pub struct Storage {
+    claims: HashMap<Key, PersistentVolumeClaim>,
+    volumes: HashMap<String, PersistentVolume>,
+    classes: HashMap<String, StorageClass>,
+    /// Volumes that were given to a claim and aren't shown so yet.
+    given: HashMap<String, Key>,
+    /// How many pods on nodes have each claim.
+    users: HashMap<Key, usize>,
+}
+
+/// The claims of a pod.
+#[derive(Clone, Debug, Default)]
+pub struct Claims {
+    /// Those that have a volume, by its name.
+    bound: Vec<String>,
+    /// Those that get one when their node is known.
+    waiting: Vec<Key>,
+    is_in_use: bool,
+}
+
+/// What has to be done before a pod can be bound to a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The claim gets this volume.
+    Give { claim: Key, uid: String, volume: String },
+    /// Somebody is to make a volume for the claim where the pod will be.
+    Select { claim: Key },
+}
+
+impl Claims {
+    pub fn is_empty(&self) -> bool {
+        self.bound.is_empty() && self.waiting.is_empty()
+    }
+}
+
+impl Step {
+    pub fn claim(&self) -> &Key {
+        match self {
+            Step::Give { claim, .. } | Step::Select { claim } => claim,
+        }
+    }
+}
+
+impl Storage {
+    pub fn see_claim(&mut self, key: Key, claim: PersistentVolumeClaim) {
+        self.claims.insert(key, claim);
+    }
+
+    pub fn lose_claim(&mut self, key: &Key) {
+        self.claims.remove(key);
+        self.given.retain(|_, claim| claim != key);
+    }
+
+    pub fn see_volume(&mut self, name: &str, volume: PersistentVolume) {
+        if volume.spec.as_ref().is_some_and(|spec| spec.claim_ref.is_some()) {
+            self.given.remove(name);
+        }
+        self.volumes.insert(name.to_owned(), volume);
+    }
+
+    pub fn lose_volume(&mut self, name: &str) {
+        self.volumes.remove(name);
+        self.given.remove(name);
+    }
+
+    pub fn see_class(&mut self, name: &str, class: Option<StorageClass>) {
+        match class {
+            Some(class) => drop(self.classes.insert(name.to_owned(), class)),
+            None => drop(self.classes.remove(name)),
+        }
+    }
+
+    /// A pod with this claim has come to a node, or left it.
+    pub fn use_claim(&mut self, key: Key, more: bool) {
+        let users = self.users.entry(key.clone()).or_default();
+        *users = if more { *users + 1 } else { users.saturating_sub(1) };
+        if *users == 0 {
+            self.users.remove(&key);
+        }
+    }
+
+    /// The claims of a pod of this namespace; if it can be nowhere because of them, why, and what it waits for.
+    pub fn claims(&self, namespace: &str, names: &[(Box<str>, bool)]) -> Result<Claims, (String, Vec<Call>)> {
+        let mut claims = Claims::default();
+        let mut immediate = Vec::new();
+        for (name, is_ephemeral) in names {
+            let key = Key::namespaced(namespace, name);
+            let refuse = |why: String| Err((why, vec![Call::Claim(key.clone())]));
+            let Some(claim) = self.claims.get(&key) else {
+                return refuse(match is_ephemeral {
+                    true => format!(
+                        "waiting for ephemeral volume controller to create the persistentvolumeclaim \"{name}\""
+                    ),
+                    false => format!("persistentvolumeclaim \"{name}\" not found"),
+                });
+            };
+            let spec = claim.spec.clone().unwrap_or_default();
+            let volume = spec.volume_name.as_deref().unwrap_or_default();
+            if claim.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Lost") {
+                return refuse(format!(
+                    "persistentvolumeclaim \"{name}\" bound to non-existent persistentvolume \"{volume}\""
+                ));
+            }
+            if claim.metadata.deletion_timestamp.is_some() {
+                return refuse(format!("persistentvolumeclaim \"{name}\" is being deleted"));
+            }
+            let is_exclusive = spec.access_modes.iter().flatten().any(|mode| mode == "ReadWriteOncePod");
+            claims.is_in_use |= is_exclusive && self.users.contains_key(&key);
+            if !volume.is_empty() && annotation(claim, BIND_COMPLETED).is_some() {
+                claims.bound.push(volume.to_owned());
+            } else if volume.is_empty() && self.waits(&spec.storage_class_name) {
+                claims.waiting.push(key);
+            } else {
+                immediate.push(Call::Claim(key));
+            }
+        }
+        if !immediate.is_empty() {
+            immediate.push(Call::Storage);
+            return Err(("pod has unbound immediate PersistentVolumeClaims".to_owned(), immediate));
+        }
+        Ok(claims)
+    }
+
+    /// What would have to happen for claims to fit other nodes.
+    pub fn calls(&self, claims: &Claims) -> Vec<Call> {
+        let calls = claims.waiting.iter().map(|key| Call::Claim(key.clone()));
+        calls.chain((!claims.is_empty()).then_some(Call::Storage)).collect()
+    }
+
+    /// What has to be done to have the claims on a node, or why they can't be there.
+    pub fn judge(&self, claims: &Claims, offer: &Offer) -> Result<Vec<Step>, Obstacles> {
+        if claims.is_in_use {
+            return Err(Obstacles::passing(Reason::ClaimInUse));
+        }
+        let (mut reasons, mut steps) = (Vec::new(), Vec::new());
+        let affinity = |name: &String| {
+            let volume = self.volumes.get(name)?;
+            Some(is_reachable(volume, offer))
+        };
+        match claims.bound.iter().map(affinity).find(|found| *found != Some(true)) {
+            Some(None) => reasons.push(Reason::LostVolume),
+            Some(Some(_)) => reasons.push(Reason::VolumeElsewhere),
+            None => {}
+        }
+        for key in &claims.waiting {
+            match self.step(key, offer, &steps) {
+                Some(Some(step)) => steps.push(step),
+                Some(None) => {}
+                None => {
+                    reasons.push(Reason::NoVolume);
+                    break;
+                }
+            }
+        }
+        if reasons.is_empty() && !claims.bound.iter().all(|name| self.is_in_zone(name, offer)) {
+            reasons.push(Reason::VolumeZone);
+        }
+        if reasons.is_empty() { Ok(steps) } else { Err(Obstacles { reasons, is_final: true }) }
+    }
+
+    /// Volumes are given: nobody else gets them.
+    pub fn give(&mut self, steps: &[Step]) {
+        for step in steps {
+            if let Step::Give { claim, volume, .. } = step {
+                self.given.insert(volume.clone(), claim.clone());
+            }
+        }
+    }
+
+    /// They could not be given.
+    pub fn take_back(&mut self, steps: &[Step]) {
+        for step in steps {
+            if let Step::Give { volume, .. } = step {
+                self.given.remove(volume);
+            }
+        }
+    }
+
+    /// What a claim without a volume needs on a node; nothing more if that is done already, none if it can't be there.
+    fn step(&self, key: &Key, offer: &Offer, taken: &[Step]) -> Option<Option<Step>> {
+        let claim = self.claims.get(key)?;
+        if let Some(selected) = annotation(claim, SELECTED_NODE) {
+            return (selected == &*offer.name && self.can_provision(claim, offer)).then_some(None);
+        }
+        if let Some(volume) = self.volume_for(key, claim, offer, taken) {
+            let uid = claim.metadata.uid.clone().unwrap_or_default();
+            return Some(Some(Step::Give { claim: key.clone(), uid, volume }));
+        }
+        self.can_provision(claim, offer).then(|| Some(Step::Select { claim: key.clone() }))
+    }
+
+    fn can_provision(&self, claim: &PersistentVolumeClaim, offer: &Offer) -> bool {
+        let name = claim.spec.as_ref().and_then(|spec| spec.storage_class_name.as_deref()).unwrap_or_default();
+        let Some(class) = self.classes.get(name) else { return false };
+        let allowed = class.allowed_topologies.as_deref().unwrap_or_default();
+        let is_allowed = allowed.is_empty()
+            || allowed.iter().any(|term| {
+                term.match_label_expressions.iter().flatten().all(|wanted| {
+                    offer.labels.get(&wanted.key).is_some_and(|found| wanted.values.iter().any(|value| value == found))
+                })
+            });
+        !class.provisioner.is_empty() && class.provisioner != NO_PROVISIONER && is_allowed
+    }
+
+    /// The smallest volume that a claim can have on a node.
+    fn volume_for(&self, key: &Key, claim: &PersistentVolumeClaim, offer: &Offer, taken: &[Step]) -> Option<String> {
+        let is_free = |name: &str| {
+            self.given.get(name).is_none_or(|other| other == key)
+                && !taken.iter().any(|step| matches!(step, Step::Give { volume, .. } if volume == name))
+        };
+        let fitting = self
+            .volumes
+            .iter()
+            .filter(|(name, volume)| is_free(name) && suits(volume, key, claim) && is_reachable(volume, offer));
+        fitting.min_by_key(|(name, volume)| (capacity(volume), (*name).clone())).map(|(name, _)| name.clone())
+    }
+
+    fn waits(&self, class: &Option<String>) -> bool {
+        let class = class.as_deref().and_then(|name| self.classes.get(name));
+        class.and_then(|class| class.volume_binding_mode.as_deref()) == Some("WaitForFirstConsumer")
+    }
+
+    fn is_in_zone(&self, volume: &str, offer: &Offer) -> bool {
+        let has_zone = ZONES.iter().any(|label| offer.labels.get(label).is_some());
+        let labels = self.volumes.get(volume).and_then(|volume| volume.metadata.labels.as_ref());
+        !has_zone
+            || ZONES.iter().all(|label| {
+                let wanted = labels.and_then(|labels| labels.get(*label));
+                wanted.is_none_or(|wanted| {
+                    offer.labels.get(label).is_some_and(|found| wanted.split("__").any(|zone| zone == found))
+                })
+            })
+    }
+}
+
+fn annotation<'a>(claim: &'a PersistentVolumeClaim, name: &str) -> Option<&'a str> {
+    claim.metadata.annotations.as_ref()?.get(name).map(String::as_str)
+}
+
+/// Whether a volume can be used on a node.
+fn is_reachable(volume: &PersistentVolume, offer: &Offer) -> bool {
+    let affinity = volume.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref());
+    let required = affinity.and_then(|affinity| affinity.required.as_ref());
+    required.is_none_or(|required| selects(required, offer))
+}
+
+/// Whether a volume is free, or meant for the claim, and what the claim asks for.
+fn suits(volume: &PersistentVolume, key: &Key, claim: &PersistentVolumeClaim) -> bool {
+    let (Some(has), Some(asks)) = (&volume.spec, &claim.spec) else { return false };
+    let is_meant = has.claim_ref.as_ref().is_none_or(|claimed| {
+        claimed.namespace.as_deref() == key.namespace()
+            && claimed.name.as_deref() == Some(key.name())
+            && claimed.uid.as_deref().is_none_or(|uid| uid.is_empty() || Some(uid) == claim.metadata.uid.as_deref())
+    });
+    let phase = volume.status.as_ref().and_then(|status| status.phase.as_deref());
+    let is_free = has.claim_ref.is_some() || matches!(phase, Some("Available"));
+    let class = |name: &Option<String>| name.clone().unwrap_or_default();
+    let mode = |name: &Option<String>| name.clone().unwrap_or_else(|| "Filesystem".to_owned());
+    let has_modes =
+        asks.access_modes.iter().flatten().all(|mode| has.access_modes.iter().flatten().any(|it| it == mode));
+    let labels = volume.metadata.labels.clone().unwrap_or_default();
+    is_meant
+        && is_free
+        && volume.metadata.deletion_timestamp.is_none()
+        && class(&has.storage_class_name) == class(&asks.storage_class_name)
+        && mode(&has.volume_mode) == mode(&asks.volume_mode)
+        && has_modes
+        && asks.selector.as_ref().is_none_or(|written| selector(Some(written)).matches(&labels))
+        && capacity(volume) >= requested(claim)
+}
+
+fn capacity(volume: &PersistentVolume) -> i64 {
+    let capacity = volume.spec.as_ref().and_then(|spec| spec.capacity.as_ref());
+    amount(capacity.and_then(|capacity| capacity.get("storage")).map(|quantity| &*quantity.0))
+}
+
+fn requested(claim: &PersistentVolumeClaim) -> i64 {
+    let resources = claim.spec.as_ref().and_then(|spec| spec.resources.as_ref());
+    let requests = resources.and_then(|resources| resources.requests.as_ref());
+    amount(requests.and_then(|requests| requests.get("storage")).map(|quantity| &*quantity.0))
+}
+
+fn amount(text: Option<&str>) -> i64 {
+    text.and_then(|text| Quantity::parse(text).ok()).map_or(0, |quantity| quantity.value())
+}
