@@ -13,14 +13,14 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, VARY};
 use http::{HeaderMap, Method, Response, StatusCode};
 use serde_json::Value;
 
-pub(crate) use groups::groups;
+pub(crate) use groups::{Group, groups};
 
 use crate::body::Body;
 use crate::query::Query;
 use crate::registry::Registry;
 use crate::representation::{Media, Representation};
 use crate::server::{Inner, unknown_resource};
-use crate::{answer, health, metrics, openapi, yaml_out};
+use crate::{answer, health, metrics, node_metrics, openapi, yaml_out};
 use aggregated::{Aggregated, Part};
 use negotiation::Wanted;
 
@@ -37,20 +37,36 @@ pub(crate) fn answer(
         // Upstream's router knows only GET here; the paths below `/apis` are plain handlers that take any method.
         ["api"] | ["api", "v1"] | ["apis", _, _] if !reads => answer::status(&health::method_not_allowed()),
         ["api"] => grouped(parts, registry, Part::Core, || legacy::versions(host(parts))),
-        ["apis"] => grouped(parts, registry, Part::Named, || legacy::group_list(registry)),
+        ["apis"] => {
+            let beside = metrics_group(server);
+            let part = if beside.is_some() { Part::NamedWithMetrics } else { Part::Named };
+            grouped(parts, registry, part, || legacy::group_list(registry, beside))
+        }
         ["api", "v1"] => document(parts, &legacy::resource_list(registry, "", "v1")),
         ["apis", group] => match groups(registry).iter().find(|found| found.name == *group) {
             Some(group) => document(parts, &legacy::group(group)),
-            None => answer::page_not_found(),
+            None => match metrics_group(server).filter(|served| served.name == *group) {
+                Some(group) => document(parts, &legacy::group(&group)),
+                None => answer::page_not_found(),
+            },
         },
         ["apis", group, version] if registry.has_version(group, version) => {
             document(parts, &legacy::resource_list(registry, group, version))
+        }
+        [_, node_metrics::GROUP, node_metrics::VERSION] if node_metrics::is_served(server) => {
+            document(parts, &node_metrics::resource_list())
         }
         ["metrics"] => metrics::answer(Some(&server.metrics), server),
         ["openapi", rest @ ..] => openapi::answer(registry, parts, rest),
         ["apis", group, _] if groups::is_builtin(group) => answer::status(&unknown_resource()),
         _ => answer::page_not_found(),
     }
+}
+
+/// The group with the figures of nodes and pods, if it is served.
+fn metrics_group(server: &Inner) -> Option<Group> {
+    let versions = vec![node_metrics::VERSION.to_owned()];
+    node_metrics::is_served(server).then(|| Group { name: node_metrics::GROUP.to_owned(), versions })
 }
 
 /// A document that clients may ask for in its short old form, or with all its resources at once.

@@ -34,6 +34,8 @@ mod every_kind;
 #[cfg(test)]
 mod hostile;
 pub mod metrics;
+pub mod nearby;
+mod node_metrics;
 mod ownership;
 mod path;
 mod pieces;

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
@@ -21,12 +22,13 @@ use crate::clock::{Chance, Clock};
 use crate::fence::Fence;
 use crate::flow::Flow;
 use crate::metrics::Metrics;
+use crate::nearby::NearbyNodes;
 use crate::path::{self, ResourcePath, Target};
 use crate::query::Query;
 use crate::registry::{Kinds, Registry, Served};
 use crate::tokens::Signer;
 use crate::user::{RefusedCertificate, User};
-use crate::{compression, discovery, health, verbs};
+use crate::{compression, discovery, health, node_metrics, verbs};
 
 /// The API server. Clones share everything.
 #[derive(Clone)]
@@ -52,6 +54,10 @@ pub(crate) struct Inner {
     pub(crate) signer: OnceLock<Signer>,
     /// Writes the figures of what runs in the same process.
     pub(crate) beside: OnceLock<Figures>,
+    /// Nodes that need no connection.
+    pub(crate) nearby: OnceLock<Arc<dyn NearbyNodes>>,
+    /// Whether figures of nodes and pods are served.
+    pub(crate) serves_node_metrics: AtomicBool,
     /// True once the server is going down: watches end.
     pub(crate) stopping: watch::Receiver<bool>,
 }
@@ -76,6 +82,8 @@ impl ApiServer {
                 flow: Flow::default(),
                 signer: OnceLock::new(),
                 beside: OnceLock::new(),
+                nearby: OnceLock::new(),
+                serves_node_metrics: AtomicBool::new(false),
                 stopping,
             }),
         }
@@ -89,6 +97,16 @@ impl ApiServer {
     /// Shows the figures of what runs in the same process with the server's own. Whoever comes first stays.
     pub fn show_figures(&self, figures: impl Fn() -> String + Send + Sync + 'static) {
         let _ = self.inner.beside.set(Box::new(figures));
+    }
+
+    /// Asks these nodes for the logs of their pods. Whoever comes first stays.
+    pub fn reach(&self, nodes: Arc<dyn NearbyNodes>) {
+        let _ = self.inner.nearby.set(nodes);
+    }
+
+    /// Serves what nodes and pods use, as the group `metrics.k8s.io`. Where nobody measures, the group is better not there.
+    pub fn serve_node_metrics(&self) {
+        self.inner.serves_node_metrics.store(true, Ordering::Relaxed);
     }
 
     /// Keeps in order what the server itself answers for, definitions of custom kinds first of all, until it stops. Run
@@ -201,6 +219,10 @@ impl Inner {
             let everywhere = path.namespace.is_none() && served.kind.namespaced && parts.method != Method::GET;
             served.custom.is_none() || is_addressed_rightly(&served.kind, &path) && !everywhere
         });
+        if !is_known && node_metrics::is_about(self, &path) {
+            let result = node_metrics::answer(self, registry, parts, &path, user).await;
+            return result.unwrap_or_else(|status| refusal(parts, &status));
+        }
         if !is_known && !registry.has_builtin_version(path.group, path.version) {
             return answer::page_not_found();
         }
@@ -286,7 +308,7 @@ pub(crate) fn unknown_resource() -> Box<Status> {
 }
 
 /// A path segment with its escapes undone. One that hides a slash names nothing.
-fn decoded(segment: &str) -> Result<String, Box<Status>> {
+pub(crate) fn decoded(segment: &str) -> Result<String, Box<Status>> {
     if !segment.contains('%') {
         return Ok(segment.to_owned());
     }

@@ -27,6 +27,7 @@ use crate::{health, objects};
 pub(crate) use create::{check_namespace_lives, insert};
 pub(crate) use custom::check_lives;
 pub(crate) use delete::delete_plainly;
+pub(crate) use list::find;
 pub(crate) use subresource::bind;
 pub(crate) use update::change;
 

@@ -26,9 +26,11 @@ mod container;
 mod heartbeat;
 mod identity;
 mod kubelet;
+mod log;
 mod plan;
 mod pod;
 mod status;
+mod usage;
 
 use std::sync::Arc;
 
@@ -36,6 +38,8 @@ use kube::Client;
 use setpoint_runtime::manager::{Manager, ManagerError};
 
 pub use identity::{ANNOTATIONS, SIMULATED_LABEL};
+pub use log::{Log, log};
+pub use usage::{NODE as NODE_USAGE, Usage, usage};
 
 /// How many nodes there can be at most: as many as there are networks of 256 addresses for their pods.
 pub const NODES_MAX: usize = 60_000;

@@ -52,6 +52,9 @@ impl Beside {
         let manager = parts::manager(client(&server, manager_user(), "caches"), options)?;
         let figures = manager.metrics().clone();
         server.show_figures(move || figures.text());
+        if self.parts.iter().any(|part| matches!(part, Part::Nodes(_))) {
+            server.serve_node_metrics();
+        }
         let wiring = Wiring {
             manager: &manager,
             client_of: &client_of,

@@ -6,6 +6,7 @@ mod beside;
 mod failure;
 mod logging;
 mod maintenance;
+mod nearby;
 mod parts;
 mod server;
 mod service;

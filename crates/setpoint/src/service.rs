@@ -7,6 +7,8 @@ use setpoint_apiserver::{ApiServer, Chance, Clock, Registry};
 use setpoint_store::{Fields, Store};
 use tokio::sync::watch;
 
+use crate::nearby::Simulated;
+
 /// The version that clients see.
 pub const KUBERNETES_VERSION: &str = setpoint_apiserver::GIT_VERSION;
 
@@ -14,7 +16,9 @@ static REGISTRY: LazyLock<Arc<Registry>> = LazyLock::new(|| Arc::new(Registry::b
 
 /// Puts the service together. `stop` ends the requests that have no end of their own.
 pub fn service(store: Store, stop: watch::Receiver<bool>) -> ApiServer {
-    ApiServer::new(store, Arc::clone(&REGISTRY), Clock::system(), Chance::seeded(seed()), stop)
+    let server = ApiServer::new(store, Arc::clone(&REGISTRY), Clock::system(), Chance::seeded(seed()), stop);
+    server.reach(Arc::new(Simulated));
+    server
 }
 
 /// A seed that no other run has.

@@ -61,6 +61,7 @@ sessions! { kubectl_up ["up", "--nodes", "3"];
     disruption
     endpoints
     jobs
+    logs
     namespace
     node_faults
     nodes

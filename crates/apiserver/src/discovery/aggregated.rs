@@ -8,6 +8,7 @@ use setpoint_schema::kind::Subresource;
 
 use super::etag;
 use super::groups::{Group, groups};
+use crate::node_metrics;
 use crate::registry::{Registry, Served};
 
 /// An `APIGroupDiscoveryList`, encoded.
@@ -17,7 +18,7 @@ pub(crate) struct Aggregated {
     pub(crate) etag: Arc<str>,
 }
 
-/// Most documents that are kept: two for each registry that is in use.
+/// Most documents that are kept: a few for each registry that is in use.
 const KEPT_MAX: usize = 16;
 
 /// Which of the two documents.
@@ -27,6 +28,8 @@ pub(super) enum Part {
     Core,
     /// `/apis`: all groups with a name.
     Named,
+    /// The same, with the figures of nodes and pods.
+    NamedWithMetrics,
 }
 
 static KEPT: Mutex<Vec<(Weak<Registry>, Part, Aggregated)>> = Mutex::new(Vec::new());
@@ -39,8 +42,9 @@ pub(super) fn of(registry: &Arc<Registry>, part: Part) -> Aggregated {
         return found.clone();
     }
     let document = match part {
-        Part::Core => build(registry, |group| group.name.is_empty()),
-        Part::Named => build(registry, |group| !group.name.is_empty()),
+        Part::Core => build(registry, |group| group.name.is_empty(), None),
+        Part::Named => build(registry, |group| !group.name.is_empty(), None),
+        Part::NamedWithMetrics => build(registry, |group| !group.name.is_empty(), Some(node_metrics::discovery_item())),
     };
     kept.retain(|(known, _, _)| known.strong_count() > 0);
     if kept.len() >= KEPT_MAX {
@@ -50,9 +54,10 @@ pub(super) fn of(registry: &Arc<Registry>, part: Part) -> Aggregated {
     document
 }
 
-fn build(registry: &Registry, wanted: impl Fn(&Group) -> bool) -> Aggregated {
+fn build(registry: &Registry, wanted: impl Fn(&Group) -> bool, last: Option<Value>) -> Aggregated {
     let groups = groups(registry);
-    let items: Vec<Value> = groups.iter().filter(|group| wanted(group)).map(|group| item(registry, group)).collect();
+    let items = groups.iter().filter(|group| wanted(group)).map(|group| item(registry, group));
+    let items: Vec<Value> = items.chain(last).collect();
     let list = json!({
         "kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items,
     });

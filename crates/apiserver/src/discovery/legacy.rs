@@ -53,8 +53,9 @@ pub(super) fn versions(address: &str) -> Value {
 }
 
 /// `/apis`: the groups.
-pub(super) fn group_list(registry: &Registry) -> Value {
-    let groups = groups(registry);
+pub(super) fn group_list(registry: &Registry, beside: Option<Group>) -> Value {
+    let mut groups = groups(registry);
+    groups.extend(beside);
     let groups: Vec<Value> = groups.iter().filter(|group| !group.name.is_empty()).map(entry).collect();
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
 }
@@ -173,7 +174,7 @@ mod tests {
 
     #[test]
     fn the_preferred_version_comes_first() {
-        let list = group_list(&Registry::builtin());
+        let list = group_list(&Registry::builtin(), None);
         let scaling = list["groups"].as_array().unwrap().iter().find(|g| g["name"] == "autoscaling").unwrap();
         assert_eq!(scaling["preferredVersion"], json!({"groupVersion": "autoscaling/v2", "version": "v2"}));
         assert_eq!(scaling["versions"][1]["version"], "v1");

@@ -3,6 +3,7 @@
 mod binding;
 mod eviction;
 mod node_stream;
+mod pod_log;
 mod scale;
 
 use http::{Method, StatusCode};

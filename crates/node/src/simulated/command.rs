@@ -21,6 +21,56 @@ pub fn end_of(words: &[Box<str>]) -> Option<End> {
     }
 }
 
+/// What a command prints, and how long after its start, as far as that is plain to see.
+pub fn said(words: &[Box<str>]) -> Vec<(Duration, String)> {
+    let words: Vec<&str> = words.iter().map(|word| &**word).collect();
+    let commands: Vec<Vec<String>> = match words.as_slice() {
+        [shell, options, script, ..] if is_shell(shell) && is_script_option(options) => {
+            simple_commands(script).unwrap_or_default().iter().map(|command| shell_words(command)).collect()
+        }
+        words => vec![words.iter().map(|word| (*word).to_owned()).collect()],
+    };
+    let (mut lines, mut after) = (Vec::new(), Duration::ZERO);
+    for command in commands.iter().filter(|command| !command.is_empty()).take(SAID_MAX) {
+        let words: Vec<&str> = command.iter().map(String::as_str).collect();
+        match words.as_slice() {
+            ["exit", ..] => break,
+            [program, rest @ ..] if base(program) == "echo" => {
+                let text = rest.join(" ");
+                if !text.contains(['$', '`', '>', '<']) {
+                    lines.push((after, text));
+                }
+            }
+            words => match end_of_words(words) {
+                Some(end) => after = after.saturating_add(end.after),
+                None => break,
+            },
+        }
+    }
+    lines
+}
+
+/// Most commands of a script that are looked at for what they print.
+const SAID_MAX: usize = 1_000;
+
+/// Words with their quotes taken away.
+fn shell_words(command: &str) -> Vec<String> {
+    let (mut words, mut current, mut quote) = (Vec::new(), None::<String>, None);
+    for letter in command.chars() {
+        match (quote, letter) {
+            (Some(open), _) if letter == open => quote = None,
+            (None, '"' | '\'') => {
+                quote = Some(letter);
+                current.get_or_insert_default();
+            }
+            (None, _) if letter.is_whitespace() => words.extend(current.take()),
+            _ => current.get_or_insert_default().push(letter),
+        }
+    }
+    words.extend(current);
+    words
+}
+
 fn is_shell(program: &str) -> bool {
     matches!(base(program), "sh" | "bash" | "ash" | "dash")
 }
@@ -127,6 +177,21 @@ mod tests {
         check(&["sh", "-c", "echo $HOSTNAME > /tmp/a; exit 1"], Some((0.0, 1)));
         check(&["exit", "7"], Some((0.0, 7)));
         check(&["sh", "-c", "echo 'a; b & c'; exit 2"], Some((0.0, 2)));
+    }
+
+    #[test]
+    fn what_is_printed_is_plain_to_see_or_left_out() {
+        let check = |words: &[&str], expected: &[(u64, &str)]| {
+            let words: Vec<Box<str>> = words.iter().map(|word| (*word).into()).collect();
+            let found = said(&words);
+            let found: Vec<(u64, &str)> = found.iter().map(|(after, text)| (after.as_secs(), &**text)).collect();
+            assert_eq!(found, expected, "{words:?}");
+        };
+        check(&["echo", "hello", "world"], &[(0, "hello world")]);
+        check(&["sh", "-c", "echo one; sleep 3; echo \"two  three\" 'four'"], &[(0, "one"), (3, "two  three four")]);
+        check(&["sh", "-c", "echo $HOSTNAME > /tmp/a; echo b; exit 1; echo c"], &[(0, "b")]);
+        check(&["sh", "-c", "echo a; ./server; echo b"], &[(0, "a")]);
+        check(&["nginx"], &[]);
     }
 
     #[test]

@@ -1,13 +1,19 @@
-//! What nodes serve: logs, commands, ports. Until a node does, the answer says what is missing.
+//! What nodes serve: logs, commands, ports. Nodes nearby answer themselves; for others the answer says what is missing.
+
+use std::sync::Arc;
 
 use http::StatusCode;
 use serde_json::Value;
 use setpoint_api::{GroupResource, Status};
 use setpoint_schema::Edit;
+use setpoint_store::Snapshot;
 
 use crate::answer::{self, Answer};
 use crate::call::Call;
+use crate::nearby::NearbyNodes;
 use crate::objects;
+
+use super::pod_log;
 
 pub(super) fn run(call: &Call<'_>, name: &str) -> Answer {
     match (&*call.kind().plural, name) {
@@ -21,11 +27,14 @@ pub(super) fn run(call: &Call<'_>, name: &str) -> Answer {
 }
 
 fn pod(call: &Call<'_>, name: &str) -> Answer {
-    let found = objects::find(&call.server.store.snapshot(), call.served, call.namespace, call.object_name())?;
+    let options = if name == "log" { pod_log::Options::read(call)? } else { pod_log::Options::default() };
+    let snapshot = call.server.store.snapshot();
+    let found = objects::find(&snapshot, call.served, call.namespace, call.object_name())?;
     let pod = objects::value(&found);
-    if matches!(name, "log" | "exec" | "attach") {
-        check_container(call, &pod)?;
-    }
+    let container = match name {
+        "log" | "exec" | "attach" => container(call, &pod)?,
+        _ => String::new(),
+    };
     match (pod["spec"].text("nodeName"), name) {
         // Nothing ran yet, so nothing was written.
         ("", "log") => Ok(answer::text(StatusCode::OK, "")),
@@ -33,12 +42,23 @@ fn pod(call: &Call<'_>, name: &str) -> Answer {
             let message = format!("pod {} does not have a host assigned", call.object_name());
             Err(Box::new(Status::bad_request(message)))
         }
-        (node, _) => Err(unreachable_node(node)),
+        (node, name) => match (nearby(call, &snapshot, node), name) {
+            (Some(nodes), "log") => pod_log::run(call, options, nodes, &pod, &container),
+            (Some(nodes), _) => Err(Box::new(Status::bad_request(nodes.refusal(node)))),
+            (None, _) => Err(unreachable_node(node)),
+        },
     }
 }
 
-/// The container must be named unless there is only one, and must be there.
-fn check_container(call: &Call<'_>, pod: &Value) -> Result<(), Box<Status>> {
+/// Who answers for a node, if nobody has to be connected to for that.
+fn nearby<'a>(call: &Call<'a>, snapshot: &Snapshot, node: &str) -> Option<&'a Arc<dyn NearbyNodes>> {
+    let nodes = call.server.nearby.get()?;
+    let found = snapshot.get(&GroupResource::new("", "nodes"), None, node)?;
+    nodes.has(&objects::value(&found)).then_some(nodes)
+}
+
+/// The container that is meant. It must be named unless there is only one, and must be there.
+fn container(call: &Call<'_>, pod: &Value) -> Result<String, Box<Status>> {
     let names = |list: &str| -> Vec<String> {
         let all = pod["spec"][list].as_array().into_iter().flatten();
         all.map(|container| container.text("name").to_owned()).collect()
@@ -48,7 +68,7 @@ fn check_container(call: &Call<'_>, pod: &Value) -> Result<(), Box<Status>> {
     let annotated = pod["metadata"]["annotations"].text("kubectl.kubernetes.io/default-container");
     let asked = if asked.is_empty() { annotated } else { asked };
     let message = match asked {
-        "" if containers.len() == 1 => return Ok(()),
+        "" if containers.len() == 1 => return Ok(containers.into_iter().next().unwrap_or_default()),
         "" if containers.is_empty() => format!("a container name must be specified for pod {name}"),
         "" => {
             let mut choice =
@@ -61,7 +81,9 @@ fn check_container(call: &Call<'_>, pod: &Value) -> Result<(), Box<Status>> {
             }
             choice
         }
-        asked if containers.iter().chain(&first).chain(&added).any(|known| known == asked) => return Ok(()),
+        asked if containers.iter().chain(&first).chain(&added).any(|known| known == asked) => {
+            return Ok(asked.to_owned());
+        }
         asked => format!("container {asked} is not valid for pod {name}"),
     };
     Err(Box::new(Status::bad_request(message)))
