@@ -111,6 +111,7 @@ impl Acts {
                     });
                     volumes.patch_metadata(volume, &PatchParams::default(), &Patch::Merge(patch)).await?;
                 }
+                Step::Await { .. } => {}
                 Step::Select { claim } => {
                     let claims: Api<PersistentVolumeClaim> = Api::namespaced(self.client.clone(), namespace);
                     let patch = json!({"metadata": {"annotations": {SELECTED_NODE: node}}});

@@ -36,6 +36,7 @@ mod relations;
 mod resources;
 mod scheduler;
 mod score;
+mod simulation;
 mod sinks;
 mod storage;
 mod tally;
@@ -46,6 +47,7 @@ use setpoint_runtime::events;
 use setpoint_runtime::manager::{Manager, ManagerError};
 
 pub use profile::{Profile, Strategy, Weights};
+pub use simulation::{Decision, Simulation};
 
 /// What schedules pods that say nothing else.
 pub const DEFAULT: &str = "default-scheduler";

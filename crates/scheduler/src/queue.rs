@@ -69,9 +69,9 @@ pub enum Call {
 }
 
 impl Call {
-    /// Whether those who are called will find a place: they needn't pause first.
+    /// Whether those who are called needn't pause first: they will find a place, or it is their own claim that has changed.
     fn is_sure(&self) -> bool {
-        matches!(self, Call::Opened(_))
+        matches!(self, Call::Opened(_) | Call::Claim(_))
     }
 
     fn class(&self) -> Option<u64> {

@@ -55,6 +55,8 @@ pub enum Step {
     Give { claim: Key, uid: String, volume: String },
     /// Somebody is to make a volume for the claim where the pod will be.
     Select { claim: Key },
+    /// Somebody does that already.
+    Await { claim: Key },
 }
 
 impl Claims {
@@ -66,7 +68,7 @@ impl Claims {
 impl Step {
     pub fn claim(&self) -> &Key {
         match self {
-            Step::Give { claim, .. } | Step::Select { claim } => claim,
+            Step::Give { claim, .. } | Step::Select { claim } | Step::Await { claim } => claim,
         }
     }
 }
@@ -174,8 +176,7 @@ impl Storage {
         }
         for key in &claims.waiting {
             match self.step(key, offer, &steps) {
-                Some(Some(step)) => steps.push(step),
-                Some(None) => {}
+                Some(step) => steps.push(step),
                 None => {
                     reasons.push(Reason::NoVolume);
                     break;
@@ -206,17 +207,18 @@ impl Storage {
         }
     }
 
-    /// What a claim without a volume needs on a node; nothing more if that is done already, none if it can't be there.
-    fn step(&self, key: &Key, offer: &Offer, taken: &[Step]) -> Option<Option<Step>> {
+    /// What a claim without a volume needs on a node; none if it can't be there.
+    fn step(&self, key: &Key, offer: &Offer, taken: &[Step]) -> Option<Step> {
         let claim = self.claims.get(key)?;
         if let Some(selected) = annotation(claim, SELECTED_NODE) {
-            return (selected == &*offer.name && self.can_provision(claim, offer)).then_some(None);
+            let is_here = selected == &*offer.name && self.can_provision(claim, offer);
+            return is_here.then(|| Step::Await { claim: key.clone() });
         }
         if let Some(volume) = self.volume_for(key, claim, offer, taken) {
             let uid = claim.metadata.uid.clone().unwrap_or_default();
-            return Some(Some(Step::Give { claim: key.clone(), uid, volume }));
+            return Some(Step::Give { claim: key.clone(), uid, volume });
         }
-        self.can_provision(claim, offer).then(|| Some(Step::Select { claim: key.clone() }))
+        self.can_provision(claim, offer).then(|| Step::Select { claim: key.clone() })
     }
 
     fn can_provision(&self, claim: &PersistentVolumeClaim, offer: &Offer) -> bool {

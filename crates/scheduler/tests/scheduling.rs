@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Node, Pod, ServiceAccount};
+use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod, ServiceAccount};
+use k8s_openapi::api::scheduling::v1::PriorityClass;
+use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use setpoint_runtime::manager::{Manager, ManagerOptions};
@@ -124,4 +126,144 @@ async fn pods_with_gates_and_those_of_other_schedulers_are_left_alone() {
     pods.patch("gated", &PatchParams::default(), &open).await.unwrap();
     settled(&plane).await;
     assert_eq!(place(&plane, "gated"), "one");
+}
+
+/// Whatever else is to be there.
+async fn create<K>(plane: &ControlPlane, object: Value)
+where
+    K: kube::Resource<DynamicType = ()> + Clone + std::fmt::Debug,
+    K: serde::Serialize + serde::de::DeserializeOwned,
+{
+    let group = Api::<K>::all(plane.client());
+    group.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
+}
+
+/// A condition of a pod, in short.
+fn condition(plane: &ControlPlane, name: &str, kind: &str) -> String {
+    let pod = plane.state().object("", "pods", "default", name).unwrap_or_default();
+    let found = pod["status"]["conditions"].as_array().into_iter().flatten().find(|it| it["type"] == kind);
+    found.map_or(String::new(), |it| format!("{} {}: {}", it["status"], it["reason"], it["message"]).replace('"', ""))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_more_important_pod_makes_room_for_itself() {
+    let plane = start().await;
+    create::<PriorityClass>(&plane, json!({"metadata": {"name": "high"}, "value": 1000})).await;
+    node(&plane, "one", "2", json!({})).await;
+    pod(&plane, "least", "1", json!({"terminationGracePeriodSeconds": 30})).await;
+    pod(&plane, "small", "500m", json!({"terminationGracePeriodSeconds": 30})).await;
+    settled(&plane).await;
+    assert_eq!(place(&plane, "least"), "one");
+    let never = json!({"metadata": {"name": "never"}, "value": 1000, "preemptionPolicy": "Never"});
+    create::<PriorityClass>(&plane, never).await;
+    pod(&plane, "patient", "2", json!({"priorityClassName": "never"})).await;
+    settled(&plane).await;
+    let why = "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, \
+        preemption: not eligible due to preemptionPolicy=Never.";
+    assert_eq!(place(&plane, "patient"), why);
+    let pods: Api<Pod> = Api::default_namespaced(plane.client());
+    pods.delete("patient", &DeleteParams::default().grace_period(0)).await.unwrap();
+    pod(&plane, "high", "1500m", json!({"priorityClassName": "high"})).await;
+    settled(&plane).await;
+    // No node takes the pod away in this test: it is on its way out until somebody does.
+    let told = condition(&plane, "least", "DisruptionTarget");
+    assert_eq!(told, "True PreemptionByScheduler: default-scheduler: preempting to accommodate a higher priority pod");
+    assert_eq!(condition(&plane, "small", "DisruptionTarget"), "", "one is enough");
+    let waits = plane.state().object("", "pods", "default", "high").unwrap();
+    assert_eq!(waits["status"]["nominatedNodeName"], "one");
+    assert_eq!(place(&plane, "high"), "0/1 nodes are available: 1 Insufficient cpu.");
+    // The room is held: a lesser pod doesn't get it.
+    pod(&plane, "late", "1", json!({})).await;
+    pods.delete("least", &DeleteParams::default().grace_period(0)).await.unwrap();
+    settled(&plane).await;
+    assert_eq!(place(&plane, "high"), "one");
+    assert!(place(&plane, "late").starts_with("0/1 nodes are available: 1 Insufficient cpu."));
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_are_near_away_and_spread_as_they_ask() {
+    let plane = start().await;
+    for name in ["one", "two"] {
+        node(&plane, name, "8", json!({})).await;
+    }
+    let term = |app: &str| {
+        json!({"requiredDuringSchedulingIgnoredDuringExecution": [
+            {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": app}}}]})
+    };
+    labelled(&plane, "web-1", "web", json!({"affinity": {"podAntiAffinity": term("web")}})).await;
+    labelled(&plane, "web-2", "web", json!({"affinity": {"podAntiAffinity": term("web")}})).await;
+    labelled(&plane, "web-3", "web", json!({"affinity": {"podAntiAffinity": term("web")}})).await;
+    labelled(&plane, "cache", "cache", json!({"affinity": {"podAffinity": term("store")}})).await;
+    settled(&plane).await;
+    let (first, second) = (place(&plane, "web-1"), place(&plane, "web-2"));
+    assert!(["one", "two"].contains(&&*first) && ["one", "two"].contains(&&*second) && first != second);
+    assert!(
+        place(&plane, "web-3").starts_with("0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules.")
+    );
+    assert!(place(&plane, "cache").starts_with("0/2 nodes are available: 2 node(s) didn't match pod affinity rules."));
+    labelled(&plane, "store", "store", json!({})).await;
+    settled(&plane).await;
+    assert_eq!(place(&plane, "cache"), place(&plane, "store"), "it came when the other had");
+    let spread = || {
+        json!({"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "kubernetes.io/hostname",
+            "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {"matchLabels": {"app": "even"}}}]})
+    };
+    for number in 0..4 {
+        labelled(&plane, &format!("even-{number}"), "even", spread()).await;
+    }
+    settled(&plane).await;
+    let on_one = (0..4).filter(|number| place(&plane, &format!("even-{number}")) == "one").count();
+    assert_eq!(on_one, 2);
+}
+
+async fn labelled(plane: &ControlPlane, name: &str, app: &str, more: Value) {
+    let mut spec = json!({"containers": [{"name": "c", "image": "a"}]});
+    spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    let pod = json!({"metadata": {"name": name, "labels": {"app": app}}, "spec": spec});
+    let pods: Api<Pod> = Api::default_namespaced(plane.client());
+    pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_wait_for_their_claims_and_follow_their_volumes() {
+    let plane = start().await;
+    for name in ["one", "two"] {
+        node(&plane, name, "8", json!({})).await;
+    }
+    let with_claim = |claim: &str| json!({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": claim}}]});
+    pod(&plane, "lost", "1", with_claim("nothing")).await;
+    settled(&plane).await;
+    let why = "0/2 nodes are available: persistentvolumeclaim \"nothing\" not found. no new claims to deallocate, \
+        preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.";
+    assert_eq!(place(&plane, "lost"), why);
+    let claims: Api<PersistentVolumeClaim> = Api::default_namespaced(plane.client());
+    let claim = |name: &str, class: &str| {
+        let spec = json!({"accessModes": ["ReadWriteOnce"], "storageClassName": class,
+            "resources": {"requests": {"storage": "1Gi"}}});
+        serde_json::from_value(json!({"metadata": {"name": name}, "spec": spec})).unwrap()
+    };
+    claims.create(&PostParams::default(), &claim("nothing", "")).await.unwrap();
+    settled(&plane).await;
+    let why = "0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims.";
+    assert!(place(&plane, "lost").starts_with(why), "{}", place(&plane, "lost"));
+    let class = json!({"metadata": {"name": "late"}, "provisioner": "example.com/disks",
+        "volumeBindingMode": "WaitForFirstConsumer"});
+    create::<StorageClass>(&plane, class).await;
+    claims.create(&PostParams::default(), &claim("data", "late")).await.unwrap();
+    pod(&plane, "first", "1", with_claim("data")).await;
+    settled(&plane).await;
+    let data = claims.get("data").await.unwrap();
+    let selected = data.metadata.annotations.unwrap_or_default().remove("volume.kubernetes.io/selected-node");
+    let selected = selected.expect("the node is told to who makes volumes");
+    assert_eq!(place(&plane, "first"), "", "it waits for its volume");
+    let affinity = json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [
+        {"key": "kubernetes.io/hostname", "operator": "In", "values": [selected]}]}]}});
+    let volume = json!({"metadata": {"name": "disk"}, "spec": {"capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteOnce"], "storageClassName": "late", "hostPath": {"path": "/x"}, "nodeAffinity": affinity}});
+    create::<PersistentVolume>(&plane, volume).await;
+    let bound = json!({"metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
+        "spec": {"volumeName": "disk"}});
+    claims.patch("data", &PatchParams::default(), &Patch::Merge(bound)).await.unwrap();
+    settled(&plane).await;
+    assert_eq!(place(&plane, "first"), selected);
 }
