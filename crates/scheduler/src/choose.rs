@@ -15,6 +15,9 @@ use crate::storage::{Claims, Step};
 /// So many nodes are compared for pods that other pods make a difference for: more would cost time and win little.
 const COMPARED_MAX: usize = 128;
 
+/// So many nodes of each zone are looked at before those that others forbid are looked through.
+const LOOKED_AT_FIRST: usize = 16;
+
 /// Images below and above this (bytes, for each container) make no difference, or all the difference.
 const IMAGE_BYTES: (i64, i64) = (23 * 1024 * 1024, 1024 * 1024 * 1024);
 
@@ -179,19 +182,26 @@ fn walk(
 ) -> (Vec<Found>, HashMap<NodeNumber, Obstacles>) {
     let enough = compared.div_ceil(class.shelf_count().max(1));
     let (mut all, mut failing) = (Vec::new(), HashMap::new());
-    for shelf in class.shelves() {
-        let mut found = 0;
-        for (node, score) in shelf {
-            match judge.judge(pod, claims, node) {
-                Ok(steps) => {
-                    all.push(Found { node, score, steps });
-                    found += 1;
+    // Whole zones may be forbidden: they are looked through only if no other has a node.
+    let first = LOOKED_AT_FIRST.max(2 * enough);
+    for (skipped, looked_at) in [(0, first), (first, usize::MAX)] {
+        for shelf in class.shelves() {
+            let mut found = 0;
+            for (node, score) in shelf.skip(skipped).take(looked_at) {
+                match judge.judge(pod, claims, node) {
+                    Ok(steps) => {
+                        all.push(Found { node, score, steps });
+                        found += 1;
+                    }
+                    Err(obstacles) => drop(failing.insert(node, obstacles)),
                 }
-                Err(obstacles) => drop(failing.insert(node, obstacles)),
+                if found >= enough {
+                    break;
+                }
             }
-            if found >= enough {
-                break;
-            }
+        }
+        if !all.is_empty() {
+            break;
         }
     }
     (all, failing)
