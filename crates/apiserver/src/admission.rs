@@ -21,6 +21,7 @@ use setpoint_api::{GroupResource, Status};
 use setpoint_schema::Edit;
 use setpoint_store::{Object, Query, Selection};
 
+use crate::authorization::{self, escalation};
 use crate::call::Call;
 use crate::objects;
 
@@ -69,6 +70,7 @@ pub(crate) fn check_create(call: &mut Call<'_>, object: &Value) -> Result<(), Bo
         }
         ("scheduling.k8s.io", "priorityclasses") => priority::check_class(call, object, None),
         ("certificates.k8s.io", "certificatesigningrequests") => certificate::check(call, object),
+        (authorization::GROUP, _) => escalation::check(call, object),
         _ => Ok(()),
     }
 }
@@ -91,6 +93,7 @@ pub(crate) fn check_update(call: &mut Call<'_>, new: &Value, old: &Value) -> Res
         (("", "pods"), None | Some("ephemeralcontainers")) => pod_security::check_change(call, new, old),
         (("", "persistentvolumeclaims"), None) => storage::check_resize(call, new, old),
         (("scheduling.k8s.io", "priorityclasses"), None) => priority::check_class(call, new, Some(old)),
+        ((authorization::GROUP, _), None) => escalation::check(call, new),
         _ => Ok(()),
     }
 }

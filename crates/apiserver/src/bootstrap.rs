@@ -2,13 +2,14 @@
 //! defaults that others rely on. A later start finds all of it and changes nothing.
 
 mod flow_control;
+mod roles;
 
 use std::net::{IpAddr, SocketAddr};
 
 use serde_json::{Value, json};
 use setpoint_api::Status;
 use setpoint_schema::{Context, Edit};
-use setpoint_store::{Change, CommitError, Expectation, Snapshot, Transaction};
+use setpoint_store::{CHANGES_MAX, Change, CommitError, Expectation, Snapshot, Transaction};
 
 use crate::allocation::{self, DEFAULT_RANGE, RANGE_NAME};
 use crate::objects;
@@ -24,14 +25,28 @@ const API_NAMESPACE: &str = "default";
 /// Other servers on the same store may be starting too.
 const TRIES_MAX: usize = 16;
 
-/// Makes what is missing, all of it at once. `listen` is where this server can be reached.
+/// Makes what is missing. `listen` is where this server can be reached.
 pub(crate) async fn run(server: &Inner, listen: SocketAddr) -> Result<(), Box<Status>> {
+    make(server, || missing(server, listen)).await
+}
+
+/// Makes the default roles and bindings that are missing.
+pub(crate) async fn make_roles(server: &Inner) -> Result<(), Box<Status>> {
+    let missing = || {
+        let snapshot = server.store.snapshot();
+        roles::objects().into_iter().filter_map(|wanted| create(server, &snapshot, wanted)).collect()
+    };
+    make(server, missing).await
+}
+
+/// Commits changes, as many at once as there may be.
+async fn make(server: &Inner, missing: impl Fn() -> Vec<Change>) -> Result<(), Box<Status>> {
     let mut tries = 0;
     loop {
-        let changes = missing(server, listen);
-        let Some(transaction) = changes.into_iter().fold(None, join) else { return Ok(()) };
+        let changes = missing().into_iter().take(CHANGES_MAX);
+        let Some(transaction) = changes.fold(None, join) else { return Ok(()) };
         match server.store.commit(transaction).await {
-            Ok(_) => return Ok(()),
+            Ok(_) => {}
             Err(CommitError::Exists { .. } | CommitError::Conflict { .. }) if tries < TRIES_MAX => tries += 1,
             Err(error) => return Err(Box::new(Status::internal_error(error))),
         }

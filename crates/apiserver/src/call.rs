@@ -26,6 +26,8 @@ pub(crate) struct Call<'a> {
     pub(crate) query: Query<'a>,
     pub(crate) headers: &'a HeaderMap,
     pub(crate) user: &'a User,
+    /// A part of this process asks.
+    pub(crate) internal: bool,
     /// The term of a leader under which this is written.
     pub(crate) fence: Option<Fence<'a>>,
     /// What the user should know although it worked.
@@ -69,6 +71,7 @@ impl<'a> Call<'a> {
             query: Query::default(),
             headers: &system.headers,
             user: &system.user,
+            internal: true,
             fence: None,
             warnings: Vec::new(),
         }
@@ -81,6 +84,11 @@ impl<'a> Call<'a> {
             None => transaction,
         };
         self.server.store.commit(transaction).await
+    }
+
+    /// Whether a part of this process asks, not somebody on the network.
+    pub(crate) fn is_internal(&self) -> bool {
+        self.internal
     }
 
     pub(crate) fn kind(&self) -> &'a Kind {

@@ -10,6 +10,7 @@
 mod admission;
 mod allocation;
 mod answer;
+mod authorization;
 mod bootstrap;
 mod call;
 mod compression;

@@ -12,7 +12,7 @@ use http_body_util::BodyExt;
 
 use crate::ApiServer;
 use crate::body::{Body, BoxError};
-use crate::user::User;
+use crate::user::{InProcess, User};
 
 /// The service as one user sees it. `kube::Client::new(server.acting_as(user), "default")` is a client on it.
 ///
@@ -46,6 +46,7 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let mut request = request.map(|body| body.map_err(Into::into).boxed_unsync());
         request.extensions_mut().insert(Arc::clone(&self.user));
+        request.extensions_mut().insert(InProcess);
         self.server.call(request)
     }
 }

@@ -62,6 +62,7 @@ pub(crate) async fn answer(
         query: Query::parse(parts.uri.query().unwrap_or("")),
         headers: &parts.headers,
         user,
+        internal: false,
         fence: None,
         warnings: Vec::new(),
     };

@@ -6,14 +6,13 @@ use setpoint_api::{GroupKind, Status};
 use setpoint_schema::{Edit, Errors, Kind};
 
 use crate::answer::Answer;
+use crate::authorization::{Asked, Rule, What};
 use crate::call::Call;
 use crate::content;
 use crate::query::WriteOptions;
 use crate::representation::{Form, Representation};
+use crate::user::User;
 use crate::{tokens, verbs};
-
-/// Who may do everything.
-const MASTERS: &str = "system:masters";
 
 /// Whether objects of a kind are answered instead of stored.
 pub(crate) fn is_review(kind: &Kind) -> bool {
@@ -29,6 +28,9 @@ pub(crate) async fn answer(call: &mut Call<'_>, object: Value, options: &WriteOp
     let status = review(call, &object)?;
     let mut review = object;
     review.set("status", status);
+    if call.kind().plural == "selfsubjectrulesreviews" {
+        review.set("spec", json!({}));
+    }
     if call.kind().plural == "selfsubjectreviews" {
         review.ensure("metadata").set("creationTimestamp", call.server.clock.timestamp());
     }
@@ -43,12 +45,75 @@ pub(crate) async fn answer(call: &mut Call<'_>, object: Value, options: &WriteOp
 fn review(call: &Call<'_>, object: &Value) -> Result<Value, Box<Status>> {
     let kind = call.kind();
     check(kind, object)?;
+    let spec = &object["spec"];
     match &*kind.plural {
         "selfsubjectreviews" => Ok(json!({"userInfo": user_info(call)})),
         "tokenreviews" => tokens::review(call, object),
-        "selfsubjectaccessreviews" if is_master(call) => Ok(json!({"allowed": true})),
-        _ => Err(unanswered(&kind.kind)),
+        "selfsubjectaccessreviews" => Ok(verdict(call, call.user, spec)),
+        "subjectaccessreviews" | "localsubjectaccessreviews" => Ok(verdict(call, &subject(spec), spec)),
+        "selfsubjectrulesreviews" => rules(call, spec.text("namespace")),
+        _ => Err(Box::new(Status::internal_error(format!("{} is not answered", kind.kind)))),
     }
+}
+
+/// The user that a review asks about.
+fn subject(spec: &Value) -> User {
+    let texts = |value: &Value| -> Vec<String> {
+        value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+    };
+    let extra = spec["extra"].as_object().into_iter().flatten();
+    User {
+        name: spec.text("user").to_owned(),
+        groups: texts(&spec["groups"]),
+        uid: spec.text("uid").to_owned(),
+        extra: extra.map(|(key, values)| (key.to_lowercase(), texts(values))).collect(),
+    }
+}
+
+/// Whether a user may do what a review asks about.
+fn verdict(call: &Call<'_>, user: &User, spec: &Value) -> Value {
+    let asked = match &spec["resourceAttributes"] {
+        Value::Object(_) => {
+            let of = &spec["resourceAttributes"];
+            Asked {
+                verb: of.text("verb"),
+                what: What::Resource {
+                    group: of.text("group"),
+                    resource: of.text("resource"),
+                    subresource: of.text("subresource"),
+                    namespace: of.text("namespace"),
+                    name: of.text("name"),
+                },
+            }
+        }
+        _ => {
+            let of = &spec["nonResourceAttributes"];
+            Asked::of_path(of.text("verb"), of.text("path"))
+        }
+    };
+    let (allowed, reason) = call.server.access.judge(&call.server.store, user, &asked);
+    match reason.is_empty() {
+        true => json!({"allowed": allowed}),
+        false => json!({"allowed": allowed, "reason": reason}),
+    }
+}
+
+/// All that the user may do in a namespace.
+fn rules(call: &Call<'_>, namespace: &str) -> Result<Value, Box<Status>> {
+    if namespace.is_empty() {
+        return Err(Box::new(Status::bad_request("no namespace on request")));
+    }
+    let policies = call.server.access.current(&call.server.store);
+    let everything = Rule::everything();
+    let masters = if call.user.is_master() { &everything[..] } else { &[] };
+    let all = masters.iter().chain(policies.rules_of(call.user, namespace));
+    let (mut resources, mut paths) = (Vec::new(), Vec::new());
+    for rule in all {
+        let (resource, path) = rule.reviewed();
+        resources.extend(resource);
+        paths.extend(path);
+    }
+    Ok(json!({"resourceRules": resources, "nonResourceRules": paths, "incomplete": false}))
 }
 
 /// A review has no name, so only its own rules count; a refusal names the group alone.
@@ -65,10 +130,6 @@ fn check(kind: &Kind, object: &Value) -> Result<(), Box<Status>> {
     }
 }
 
-fn is_master(call: &Call<'_>) -> bool {
-    call.user.groups.iter().any(|group| group == MASTERS)
-}
-
 fn user_info(call: &Call<'_>) -> Value {
     let user = call.user;
     let mut info = json!({"username": user.name, "groups": user.all_groups()});
@@ -79,12 +140,4 @@ fn user_info(call: &Call<'_>) -> Value {
         info.set("extra", json!(user.extra));
     }
     info
-}
-
-/// Nobody here knows yet: better no answer than a made-up one.
-fn unanswered(kind: &str) -> Box<Status> {
-    let mut status = Status::bad_request(format!("{kind} is not answered by this server yet"));
-    status.code = StatusCode::NOT_IMPLEMENTED.as_u16();
-    status.reason = "NotImplemented".to_owned();
-    Box::new(status)
 }

@@ -1,5 +1,6 @@
 //! The service: a request in, an answer out. Sockets and in-process clients call the same one.
 
+use std::borrow::Cow;
 use std::convert::Infallible;
 use std::future::Future;
 use std::net::SocketAddr;
@@ -16,6 +17,7 @@ use setpoint_store::Store;
 use tokio::sync::watch;
 
 use crate::answer::{self, Answer};
+use crate::authorization::{self, Access, Asked};
 use crate::body::Body;
 use crate::call::Call;
 use crate::clock::{Chance, Clock};
@@ -27,8 +29,8 @@ use crate::path::{self, ResourcePath, Target};
 use crate::query::Query;
 use crate::registry::{Kinds, Registry, Served};
 use crate::tokens::Signer;
-use crate::user::{RefusedCertificate, User};
-use crate::{compression, discovery, health, node_metrics, verbs};
+use crate::user::{InProcess, RefusedCertificate, User};
+use crate::{compression, discovery, health, node_metrics, tokens, verbs};
 
 /// The API server. Clones share everything.
 #[derive(Clone)]
@@ -50,6 +52,8 @@ pub(crate) struct Inner {
     pub(crate) chance: Chance,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) flow: Flow,
+    /// Who may do what.
+    pub(crate) access: Access,
     /// Signs service account tokens; without one there are none.
     pub(crate) signer: OnceLock<Signer>,
     /// Writes the figures of what runs in the same process.
@@ -80,6 +84,7 @@ impl ApiServer {
                 chance,
                 metrics: Arc::default(),
                 flow: Flow::default(),
+                access: Access::default(),
                 signer: OnceLock::new(),
                 beside: OnceLock::new(),
                 nearby: OnceLock::new(),
@@ -127,6 +132,11 @@ impl ApiServer {
     /// `listen` is where it can be reached.
     pub async fn prepare(&self, listen: SocketAddr) -> Result<(), Box<Status>> {
         crate::bootstrap::run(&self.inner, listen).await
+    }
+
+    /// Makes the roles and bindings that Kubernetes has from the start. Without them nobody but `system:masters` gets anything.
+    pub async fn prepare_roles(&self) -> Result<(), Box<Status>> {
+        crate::bootstrap::make_roles(&self.inner).await
     }
 }
 
@@ -177,32 +187,50 @@ impl Inner {
             Target::Other(segments) if health::is_open(&segments) => {
                 health::answer(self, &parts.method, &segments, parts.uri.query().unwrap_or(""))
             }
-            target => match self.user(&parts) {
+            target => match self.caller(&parts) {
                 Err(status) => answer::status(&status),
-                Ok(user) => match target {
-                    Target::Other(segments) => discovery::answer(self, registry, &parts, &segments),
-                    Target::Resource(path) => self.resource(registry, &parts, path, user, body).await,
+                Ok(caller) => match target {
+                    Target::Other(segments) => match self.check_path(&caller, &parts) {
+                        Ok(()) => discovery::answer(self, registry, &parts, &segments),
+                        Err(status) => answer::status(&status),
+                    },
+                    Target::Resource(path) => {
+                        let result = self.resource(registry, &parts, path, &caller, body).await;
+                        result.unwrap_or_else(|status| refusal(&parts, &status))
+                    }
                 },
             },
         }
     }
 
-    /// Who asks. From the first day only holders of a client certificate of our CA get in.
-    fn user<'a>(&self, parts: &'a http::request::Parts) -> Result<&'a User, Box<Status>> {
-        let extensions = &parts.extensions;
-        let user = match User::of(extensions) {
-            Some(user) if extensions.get::<RefusedCertificate>().is_none() => user,
-            _ => return Err(Box::new(Status::unauthorized("Unauthorized"))),
-        };
-        // Acting for someone else without knowing what they may do would be acting as oneself.
-        match parts.headers.keys().find(|name| name.as_str().starts_with("impersonate-")) {
-            None => Ok(user),
-            Some(_) => {
-                let users = setpoint_api::GroupResource::new("", "users");
-                let why = "this server can't act for other users yet";
-                Err(Box::new(Status::forbidden(&users, "", why)))
-            }
+    /// Who asks: the holder of a client certificate of our CA or of a token of ours, or someone for whom they may act. Without
+    /// any of these it is somebody unknown.
+    fn caller<'a>(&self, parts: &'a http::request::Parts) -> Result<Caller<'a>, Box<Status>> {
+        let (extensions, headers) = (&parts.extensions, &parts.headers);
+        if extensions.get::<RefusedCertificate>().is_some() {
+            return Err(Box::new(Status::unauthorized("Unauthorized")));
         }
+        let user = match (User::of(extensions), tokens::bearer(headers)) {
+            (Some(user), _) => Cow::Borrowed(user),
+            (None, Some(token)) => match tokens::user(self, token) {
+                Some(user) => Cow::Owned(user),
+                None => return Err(Box::new(Status::unauthorized("Unauthorized"))),
+            },
+            (None, None) => Cow::Owned(User::anonymous()),
+        };
+        let internal = extensions.get::<InProcess>().is_some();
+        Ok(match authorization::impersonated(self, &user, headers)? {
+            Some(other) => Caller { user: Cow::Owned(other), internal: false },
+            None => Caller { user, internal },
+        })
+    }
+
+    fn check_path(&self, caller: &Caller<'_>, parts: &http::request::Parts) -> Result<(), Box<Status>> {
+        if caller.internal {
+            return Ok(());
+        }
+        let verb = parts.method.as_str().to_ascii_lowercase();
+        self.access.check(&self.store, &caller.user, &Asked::of_path(&verb, parts.uri.path()))
     }
 
     async fn resource(
@@ -210,9 +238,18 @@ impl Inner {
         registry: &Registry,
         parts: &http::request::Parts,
         path: ResourcePath<'_>,
-        user: &User,
+        caller: &Caller<'_>,
         body: Body,
-    ) -> Response<Body> {
+    ) -> Answer {
+        let name = path.name.map(decoded).transpose()?;
+        let namespace = path.namespace.map(decoded).transpose()?;
+        let path = ResourcePath { name: name.as_deref(), namespace: namespace.as_deref(), ..path };
+        let query = Query::parse(parts.uri.query().unwrap_or(""));
+        if !caller.internal {
+            let named = authorization::narrowed_to(&path, &query);
+            let asked = Asked::of_resource(&parts.method, &path, &query, named.as_deref());
+            self.access.check(&self.store, &caller.user, &asked)?;
+        }
         let served = registry.find(path.group, path.version, path.resource);
         // Where nothing is built in, upstream's last handler knows no better.
         let is_known = served.is_some_and(|served| {
@@ -220,15 +257,12 @@ impl Inner {
             served.custom.is_none() || is_addressed_rightly(&served.kind, &path) && !everywhere
         });
         if !is_known && node_metrics::is_about(self, &path) {
-            let result = node_metrics::answer(self, registry, parts, &path, user).await;
-            return result.unwrap_or_else(|status| refusal(parts, &status));
+            return node_metrics::answer(self, registry, parts, &path, &caller.user).await;
         }
         if !is_known && !registry.has_builtin_version(path.group, path.version) {
-            return answer::page_not_found();
+            return Ok(answer::page_not_found());
         }
-        let query = Query::parse(parts.uri.query().unwrap_or(""));
-        let result = self.dispatch(served, parts, &path, query, user, body).await;
-        result.unwrap_or_else(|status| refusal(parts, &status))
+        self.dispatch(served, parts, &path, query, caller, body).await
     }
 
     async fn dispatch(
@@ -237,25 +271,24 @@ impl Inner {
         parts: &http::request::Parts,
         path: &ResourcePath<'_>,
         query: Query<'_>,
-        user: &User,
+        caller: &Caller<'_>,
         body: Body,
     ) -> Answer {
         let served = served.ok_or_else(unknown_resource)?;
-        let name = path.name.map(decoded).transpose()?;
-        let namespace = path.namespace.map(decoded).transpose()?;
         if !is_addressed_rightly(&served.kind, path) {
             return Err(unknown_resource());
         }
         let mut call = Call {
             server: self,
             served,
-            namespace: namespace.as_deref(),
-            name: name.as_deref(),
+            namespace: path.namespace,
+            name: path.name,
             subresource: path.subresource,
             watch_path: path.watch,
             query,
             headers: &parts.headers,
-            user,
+            user: &caller.user,
+            internal: caller.internal,
             fence: Fence::of(&parts.method, &parts.headers)?,
             warnings: Vec::new(),
         };
@@ -271,6 +304,13 @@ impl Inner {
         }
         Ok(compression::compress(&parts.headers, response))
     }
+}
+
+/// Who asks.
+struct Caller<'a> {
+    user: Cow<'a, User>,
+    /// A part of this process, not somebody on the network.
+    internal: bool,
 }
 
 /// A refusal in the format that the client reads.

@@ -18,7 +18,7 @@ use ring::signature::{
 use serde::{Deserialize, Serialize};
 
 pub(crate) use request::issue;
-pub(crate) use review::review;
+pub(crate) use review::{bearer as user, review};
 
 /// Who signs, and for whom a token is if nobody else is named.
 pub(crate) const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
@@ -71,6 +71,13 @@ impl Signer {
             false => Err(Refused::Because("go-jose/go-jose: error in cryptographic primitive".to_owned())),
         }
     }
+}
+
+/// The token that comes with a request.
+pub(crate) fn bearer(headers: &http::HeaderMap) -> Option<&str> {
+    let header = headers.get(http::header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = header.trim().split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim()).filter(|token| !token.is_empty())
 }
 
 /// Keys are secrets: only which one it is can be shown.

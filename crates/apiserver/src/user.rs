@@ -19,15 +19,32 @@ pub struct User {
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
+/// The name of those who say nothing about themselves.
+pub(crate) const ANONYMOUS: &str = "system:anonymous";
+const AUTHENTICATED: &str = "system:authenticated";
+const UNAUTHENTICATED: &str = "system:unauthenticated";
+
 impl User {
+    /// Someone who says nothing about themselves.
+    pub(crate) fn anonymous() -> User {
+        User { name: ANONYMOUS.to_owned(), groups: vec![UNAUTHENTICATED.to_owned()], ..User::default() }
+    }
+
     /// All groups that the user is in: those that the credentials name, and everyone whose credentials were accepted.
+    pub(crate) fn memberships(&self) -> impl Iterator<Item = &str> {
+        let is_settled = |group: &String| group == AUTHENTICATED || group == UNAUTHENTICATED;
+        let is_known = self.name != ANONYMOUS && !self.groups.iter().any(is_settled);
+        self.groups.iter().map(String::as_str).chain(is_known.then_some(AUTHENTICATED))
+    }
+
+    /// [`User::memberships`] as a list of its own.
     pub(crate) fn all_groups(&self) -> Vec<String> {
-        const AUTHENTICATED: &str = "system:authenticated";
-        let mut groups = self.groups.clone();
-        if !groups.iter().any(|group| group == AUTHENTICATED) {
-            groups.push(AUTHENTICATED.to_owned());
-        }
-        groups
+        self.memberships().map(str::to_owned).collect()
+    }
+
+    /// Whether this is one of those who may do everything.
+    pub(crate) fn is_master(&self) -> bool {
+        self.groups.iter().any(|group| group == crate::authorization::MASTERS)
     }
 
     /// The user in a request's extensions.
@@ -35,6 +52,10 @@ impl User {
         extensions.get::<Arc<User>>().map(|user| &**user)
     }
 }
+
+/// Says in a request's extensions that a part of this process sends it, not somebody on the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct InProcess;
 
 /// Says in a request's extensions that a client certificate came with its connection and was not trusted.
 ///

@@ -6,10 +6,9 @@
 //!
 //! Words after `--` choose parts: `cargo bench -p setpoint --bench api -- verbs lists`.
 
-use std::io::{BufRead, BufReader};
-use std::net::SocketAddr;
+mod process;
+
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -20,6 +19,7 @@ use http::{Method, Request};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http2::SendRequest;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use process::{Process, is_chosen};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsConnector;
@@ -35,10 +35,14 @@ fn main() {
 async fn run() {
     let directory = tempfile::tempdir_in(".").expect("a writable directory");
     let server = Server::start(directory.path());
-    println!("start to ready, empty: {:?}; {} MB resident", server.started_in, server.resident() / 1_000_000);
-    let idle = server.cpu();
+    println!(
+        "start to ready, empty: {:?}; {} MB resident",
+        server.process.started_in,
+        server.process.resident() / 1_000_000
+    );
+    let idle = server.process.cpu();
     tokio::time::sleep(Duration::from_secs(3)).await;
-    println!("idle: {:.2} % of a core", (server.cpu() - idle).as_secs_f64() / 3.0 * 100.0);
+    println!("idle: {:.2} % of a core", (server.process.cpu() - idle).as_secs_f64() / 3.0 * 100.0);
     for connections in [1, 32, 128] {
         if is_chosen(&format!("verbs{connections}")) {
             verbs(&server, connections).await;
@@ -61,12 +65,6 @@ async fn run() {
     if is_chosen("filled") {
         filled(server, directory.path()).await;
     }
-}
-
-/// Whether a part is to run: all do, unless some are named.
-fn is_chosen(part: &str) -> bool {
-    let mut named = std::env::args().skip(1).filter(|word| !word.starts_with('-')).peekable();
-    named.peek().is_none() || named.any(|word| part.starts_with(&word))
 }
 
 /// Create, get, merge patch, apply and delete of 1 KB ConfigMaps.
@@ -151,9 +149,12 @@ async fn custom(server: &Server) {
     pairs.sort();
     println!("definition to first object stored: p50 {:?}, worst of 100 {:?}", pairs[50], pairs[99]);
     let small = 500;
-    let before = server.resident();
+    let before = server.process.resident();
     server.run(1, small, &|i| define(format!("small{i}"), "")).await;
-    println!("memory per small definition: {} KB", server.resident().saturating_sub(before) / small as u64 / 1000);
+    println!(
+        "memory per small definition: {} KB",
+        server.process.resident().saturating_sub(before) / small as u64 / 1000
+    );
     let fields: String = (0..6_000)
         .map(|i| {
             format!(
@@ -166,12 +167,12 @@ async fn custom(server: &Server) {
     let define_large = |i: usize| define(format!("large{i}"), &fields);
     // The first one makes the allocator's working memory grow, once: what each keeps is told by the others.
     server.run(1, 1, &|_| define_large(large)).await;
-    let before = server.resident();
+    let before = server.process.resident();
     server.measure(&format!("definition of {} KB", size / 1000), 1, large, define_large).await;
     println!(
         "memory per definition of {} KB: {} KB",
         size / 1000,
-        server.resident().saturating_sub(before) / large as u64 / 1000
+        server.process.resident().saturating_sub(before) / large as u64 / 1000
     );
     let count = 10_000;
     let create = |i: usize| custom_object("first0", &format!("c{i}"));
@@ -229,7 +230,7 @@ async fn lists(server: &Server) {
 /// The whole collection in pages of 500, several times over.
 async fn pages(server: &Server, times: u32) {
     let mut connection = server.connect().await;
-    let (cpu, start) = (server.cpu(), Instant::now());
+    let (cpu, start) = (server.process.cpu(), Instant::now());
     let mut pages = 0;
     for _ in 0..times {
         let mut token = Some(String::new());
@@ -244,7 +245,7 @@ async fn pages(server: &Server, times: u32) {
         "list in {} pages of 500: {:?}, {:?} of server CPU",
         pages / times,
         start.elapsed() / times,
-        (server.cpu() - cpu) / times
+        (server.process.cpu() - cpu) / times
     );
 }
 
@@ -303,7 +304,7 @@ async fn watch(server: &Server, watchers: usize) {
         }));
     }
     ready.wait().await;
-    let (cpu, start) = (server.cpu(), Instant::now());
+    let (cpu, start) = (server.process.cpu(), Instant::now());
     let next = Arc::new(AtomicUsize::new(0));
     let mut writers = Vec::new();
     for _ in 0..8 {
@@ -328,7 +329,7 @@ async fn watch(server: &Server, watchers: usize) {
     for task in tasks {
         times.extend(task.await.expect("a watcher"));
     }
-    let (seconds, cpu) = (start.elapsed().as_secs_f64(), server.cpu() - cpu);
+    let (seconds, cpu) = (start.elapsed().as_secs_f64(), server.process.cpu() - cpu);
     times.sort();
     let delivered = (events * watchers) as f64;
     println!(
@@ -354,13 +355,13 @@ async fn filled(server: Server, directory: &Path) {
     let objects = 100_000;
     let create = |i: usize| (Method::POST, NAMESPACE.to_owned(), config_map(&format!("m{i}")), "application/json");
     server.run(32, objects, &create).await;
-    println!("memory with {objects} ConfigMaps of 1 KB: {} MB resident", server.resident() / 1_000_000);
+    println!("memory with {objects} ConfigMaps of 1 KB: {} MB resident", server.process.resident() / 1_000_000);
     drop(server);
     let server = Server::start(directory);
     println!(
         "start to ready with {objects} objects: {:?}, {} MB resident",
-        server.started_in,
-        server.resident() / 1_000_000
+        server.process.started_in,
+        server.process.resident() / 1_000_000
     );
 }
 
@@ -388,38 +389,21 @@ async fn send(connection: &mut SendRequest<Full<Bytes>>, call: Call) -> Bytes {
     bytes
 }
 
-/// A server process; it ends with this value.
+/// A server process with what is needed to call it.
 struct Server {
-    process: Child,
-    address: SocketAddr,
+    process: Process,
     connector: TlsConnector,
-    started_in: Duration,
 }
 
 impl Server {
     fn start(directory: &Path) -> Server {
-        let start = Instant::now();
-        let mut process = Command::new(env!("CARGO_BIN_EXE_setpoint"))
-            .args(["server", "--listen", "127.0.0.1:0", "--log-level", "warn", "--data-dir"])
-            .arg(directory)
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the server");
-        let mut lines = BufReader::new(process.stdout.take().expect("its output")).lines();
-        let url = loop {
-            let line = lines.next().expect("the server is ready").expect("a line");
-            if let Some(url) = line.strip_prefix("ready https://") {
-                break url.to_owned();
-            }
-        };
-        let started_in = start.elapsed();
-        std::thread::spawn(move || lines.for_each(drop));
-        let connector = connector(&directory.join("admin.kubeconfig"));
-        Server { process, address: url.parse().expect("an address"), connector, started_in }
+        let process = Process::start(&["server"], directory);
+        let connector = connector(&process.kubeconfig);
+        Server { process, connector }
     }
 
     async fn connect(&self) -> SendRequest<Full<Bytes>> {
-        let socket = tokio::net::TcpStream::connect(self.address).await.expect("a connection");
+        let socket = tokio::net::TcpStream::connect(self.process.address).await.expect("a connection");
         socket.set_nodelay(true).expect("a socket");
         let name = "localhost".try_into().expect("a name");
         let stream = self.connector.connect(name, socket).await.expect("TLS");
@@ -453,9 +437,9 @@ impl Server {
     }
 
     async fn measure(&self, what: &str, connections: usize, count: usize, call: impl Fn(usize) -> Call + Sync) {
-        let (cpu, start) = (self.cpu(), Instant::now());
+        let (cpu, start) = (self.process.cpu(), Instant::now());
         let mut times = self.run(connections, count, &call).await;
-        let (seconds, cpu) = (start.elapsed().as_secs_f64(), self.cpu() - cpu);
+        let (seconds, cpu) = (start.elapsed().as_secs_f64(), self.process.cpu() - cpu);
         times.sort();
         println!(
             "{what}, {connections} connections: {:.0} op/s, p50 {:?} p99 {:?}, {:.1} µs of server CPU each",
@@ -464,27 +448,6 @@ impl Server {
             times[times.len() * 99 / 100],
             cpu.as_secs_f64() * 1e6 / count as f64
         );
-    }
-
-    /// User and system time of the server.
-    fn cpu(&self) -> Duration {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process.id())).unwrap_or_default();
-        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
-        let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
-        Duration::from_millis((ticks(11) + ticks(12)) * 10)
-    }
-
-    /// Resident bytes of the server.
-    fn resident(&self) -> u64 {
-        let statm = std::fs::read_to_string(format!("/proc/{}/statm", self.process.id())).unwrap_or_default();
-        statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0) * 4096
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = Command::new("kill").args(["-TERM", &self.process.id().to_string()]).status();
-        let _ = self.process.wait();
     }
 }
 

@@ -98,6 +98,7 @@ async fn run_on(
     let service = service::service(store.clone(), stopping.clone());
     service.sign_with(pki.signer().map_err(|error| Failure::new("can't sign tokens", error))?);
     service.prepare(address).await.map_err(|status| Failure::new("can't prepare the store", status))?;
+    service.prepare_roles().await.map_err(|status| Failure::new("can't prepare the store", status))?;
     let tending = service.tend();
     let serving = serve(listener, tls, service.clone(), limits(), stopping);
     let mut serving = tokio::spawn(async move {

@@ -7,6 +7,7 @@ use setpoint_schema::Edit;
 use super::{Claims, ISSUER, Named, Signer, Subject};
 use crate::call::Call;
 use crate::objects;
+use crate::server::Inner;
 
 /// How long a token lasts if nobody says.
 const SECONDS_DEFAULT: i64 = 3600;
@@ -29,7 +30,7 @@ pub(crate) fn issue(call: &mut Call<'_>, mut request: Value) -> Result<Value, Bo
     };
     let (name, namespace) = (call.object_name().to_owned(), call.namespace.unwrap_or("").to_owned());
     check_names(&request, &name, &namespace)?;
-    let account = find(call, "serviceaccounts", Some(&namespace), &name)?;
+    let account = find(call.server, "serviceaccounts", Some(&namespace), &name)?;
     let uid = account["metadata"].text("uid").to_owned();
     complete(call, &mut request, &account)?;
     let seconds = check_lifetime(&request)?;
@@ -131,7 +132,7 @@ fn bind(call: &Call<'_>, reference: &Value, claims: &mut Claims) -> Result<(), B
     let subject = &mut claims.kubernetes;
     let bound = match (&*version.group, kind) {
         ("", "Pod") => {
-            let pod = find(call, "pods", namespace, name)?;
+            let pod = find(call.server, "pods", namespace, name)?;
             if pod["spec"].text("serviceAccountName") != call.object_name() {
                 let account = call.object_name();
                 return Err(Box::new(Status::bad_request(format!(
@@ -141,8 +142,8 @@ fn bind(call: &Call<'_>, reference: &Value, claims: &mut Claims) -> Result<(), B
             subject.node = node_of(call, &pod);
             &mut *subject.pod.insert(named(&pod))
         }
-        ("", "Node") => &mut *subject.node.insert(named(&find(call, "nodes", None, name)?)),
-        ("", "Secret") => &mut *subject.secret.insert(named(&find(call, "secrets", namespace, name)?)),
+        ("", "Node") => &mut *subject.node.insert(named(&find(call.server, "nodes", None, name)?)),
+        ("", "Secret") => &mut *subject.secret.insert(named(&find(call.server, "secrets", namespace, name)?)),
         (group, kind) => {
             let message = format!("cannot bind token to object of type {group}/{}, Kind={kind}", version.version);
             return Err(Box::new(Status::bad_request(message)));
@@ -167,7 +168,7 @@ fn node_of(call: &Call<'_>, pod: &Value) -> Option<Named> {
         return None;
     }
     let gone = || Named { name: name.to_owned(), uid: String::new() };
-    Some(find(call, "nodes", None, name).map_or_else(|_| gone(), |node| named(&node)))
+    Some(find(call.server, "nodes", None, name).map_or_else(|_| gone(), |node| named(&node)))
 }
 
 fn named(object: &Value) -> Named {
@@ -188,9 +189,9 @@ pub(super) fn texts(list: &Value) -> Vec<String> {
 }
 
 /// An object of the core group.
-pub(super) fn find(call: &Call<'_>, plural: &str, namespace: Option<&str>, name: &str) -> Result<Value, Box<Status>> {
+pub(super) fn find(server: &Inner, plural: &str, namespace: Option<&str>, name: &str) -> Result<Value, Box<Status>> {
     let resource = GroupResource::new("", plural);
-    match call.server.store.snapshot().get(&resource, namespace, name) {
+    match server.store.snapshot().get(&resource, namespace, name) {
         Some(object) => Ok(objects::value(&object)),
         None => Err(Box::new(Status::not_found(&resource, name))),
     }

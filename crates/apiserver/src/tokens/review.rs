@@ -1,5 +1,7 @@
 //! TokenReview: whose token this is.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 use setpoint_api::Status;
 use setpoint_schema::Edit;
@@ -7,6 +9,8 @@ use setpoint_schema::Edit;
 use super::request::{find, texts};
 use super::{Claims, ISSUER, Named, Refused};
 use crate::call::Call;
+use crate::server::Inner;
+use crate::user::User;
 
 /// How far clocks may be apart.
 const LEEWAY_SECONDS: i64 = 60;
@@ -21,24 +25,39 @@ pub(crate) fn review(call: &Call<'_>, object: &Value) -> Result<Value, Box<Statu
     if wanted.is_empty() {
         wanted.push(ISSUER.to_owned());
     }
-    Ok(match judge(call, token, &wanted) {
-        Ok(status) => status,
+    Ok(match judge(call.server, token, &wanted) {
+        Ok((claims, audiences)) => {
+            let mut info = json!({});
+            let user = user(&claims);
+            info.set("username", user.name);
+            info.set("uid", user.uid);
+            info.set("groups", json!(user.groups));
+            info.set("extra", json!(user.extra));
+            json!({"authenticated": true, "user": info, "audiences": audiences})
+        }
         Err(Refused::Foreign) => json!({"user": {}, "error": "invalid bearer token"}),
         Err(Refused::Because(why)) => json!({"user": {}, "error": format!("[invalid bearer token, {why}]")}),
     })
 }
 
-fn judge(call: &Call<'_>, token: &str, wanted: &[String]) -> Result<Value, Refused> {
-    let claims = call.server.signer.get().ok_or(Refused::Foreign)?.open(token)?;
-    let audiences: Vec<&String> = claims.aud.iter().filter(|audience| wanted.contains(audience)).collect();
+/// The claims of a good token, and for which of the audiences it is.
+fn judge(server: &Inner, token: &str, wanted: &[String]) -> Result<(Claims, Vec<String>), Refused> {
+    let claims = server.signer.get().ok_or(Refused::Foreign)?.open(token)?;
+    let audiences: Vec<String> = claims.aud.iter().filter(|audience| wanted.contains(audience)).cloned().collect();
     if audiences.is_empty() {
         let (has, wants) = (quoted(&claims.aud), quoted(wanted));
         let why = format!("token audiences [{has}] is invalid for the target audiences [{wants}]");
         return Err(Refused::Because(why));
     }
-    check_time(&claims, call.server.clock.seconds())?;
-    check_objects(call, &claims)?;
-    Ok(json!({"authenticated": true, "user": user(&claims), "audiences": audiences}))
+    check_time(&claims, server.clock.seconds())?;
+    check_objects(server, &claims)?;
+    Ok((claims, audiences))
+}
+
+/// Whose token this is, if it is a good one for this server.
+pub(crate) fn bearer(server: &Inner, token: &str) -> Option<User> {
+    let (claims, _) = judge(server, token, &[ISSUER.to_owned()]).ok()?;
+    Some(user(&claims))
 }
 
 fn quoted(texts: &[String]) -> String {
@@ -59,64 +78,64 @@ fn check_time(claims: &Claims, now: i64) -> Result<(), Refused> {
 }
 
 /// The account, and what the token is bound to, are still the same.
-fn check_objects(call: &Call<'_>, claims: &Claims) -> Result<(), Refused> {
+fn check_objects(server: &Inner, claims: &Claims) -> Result<(), Refused> {
     let subject = &claims.kubernetes;
     let namespace = &*subject.namespace;
     let account = &subject.serviceaccount;
-    let found = find(call, "serviceaccounts", Some(namespace), &account.name)
+    let found = find(server, "serviceaccounts", Some(namespace), &account.name)
         .map_err(|status| Refused::Because(status.message.clone()))?;
     let uid = found["metadata"].text("uid");
     if uid != account.uid {
         let why = format!("service account UID ({uid}) does not match claim ({})", account.uid);
         return Err(Refused::Because(why));
     }
-    if is_gone(call, &found) {
+    if is_gone(server, &found) {
         return Err(Refused::Because(format!("service account {namespace}/{} has been deleted", account.name)));
     }
-    check_bound(call, "secrets", Some(namespace), subject.secret.as_ref())?;
-    check_bound(call, "pods", Some(namespace), subject.pod.as_ref())?;
+    check_bound(server, "secrets", Some(namespace), subject.secret.as_ref())?;
+    check_bound(server, "pods", Some(namespace), subject.pod.as_ref())?;
     // A pod's token says where the pod is; it is not bound to that node.
-    check_bound(call, "nodes", None, subject.node.as_ref().filter(|_| subject.pod.is_none()))
+    check_bound(server, "nodes", None, subject.node.as_ref().filter(|_| subject.pod.is_none()))
 }
 
-fn check_bound(call: &Call<'_>, plural: &str, namespace: Option<&str>, bound: Option<&Named>) -> Result<(), Refused> {
+fn check_bound(server: &Inner, plural: &str, namespace: Option<&str>, bound: Option<&Named>) -> Result<(), Refused> {
     let Some(bound) = bound else { return Ok(()) };
     let invalidated = || Refused::Because("service account token has been invalidated".to_owned());
-    let found = find(call, plural, namespace, &bound.name).map_err(|_| invalidated())?;
+    let found = find(server, plural, namespace, &bound.name).map_err(|_| invalidated())?;
     let uid = found["metadata"].text("uid");
     if uid != bound.uid {
         let kind = plural.trim_end_matches('s');
         let why = format!("{kind} UID ({uid}) does not match service account {kind} ref claim ({})", bound.uid);
         return Err(Refused::Because(why));
     }
-    if is_gone(call, &found) { Err(invalidated()) } else { Ok(()) }
+    if is_gone(server, &found) { Err(invalidated()) } else { Ok(()) }
 }
 
 /// Deleted for longer than clocks differ, whatever still holds the object.
-fn is_gone(call: &Call<'_>, object: &Value) -> bool {
+fn is_gone(server: &Inner, object: &Value) -> bool {
     let deleted = object["metadata"].text("deletionTimestamp");
-    let limit = setpoint_api::time::format_rfc3339(call.server.clock.seconds() - LEEWAY_SECONDS);
+    let limit = setpoint_api::time::format_rfc3339(server.clock.seconds() - LEEWAY_SECONDS);
     !deleted.is_empty() && *deleted < *limit
 }
 
-fn user(claims: &Claims) -> Value {
+fn user(claims: &Claims) -> User {
     let subject = &claims.kubernetes;
-    let mut extra = json!({"authentication.kubernetes.io/credential-id": [format!("JTI={}", claims.jti)]});
+    let mut extra: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut tell = |what: &str, value: String| {
+        extra.insert(format!("authentication.kubernetes.io/{what}"), vec![value]);
+    };
+    tell("credential-id", format!("JTI={}", claims.jti));
     for (what, named) in [("node", &subject.node), ("pod", &subject.pod)] {
         let Some(named) = named else { continue };
-        extra.set(&format!("authentication.kubernetes.io/{what}-name"), json!([named.name]));
+        tell(&format!("{what}-name"), named.name.clone());
         if !named.uid.is_empty() {
-            extra.set(&format!("authentication.kubernetes.io/{what}-uid"), json!([named.uid]));
+            tell(&format!("{what}-uid"), named.uid.clone());
         }
     }
-    json!({
-        "username": claims.sub,
-        "uid": subject.serviceaccount.uid,
-        "groups": [
-            "system:serviceaccounts",
-            format!("system:serviceaccounts:{}", subject.namespace),
-            "system:authenticated",
-        ],
-        "extra": extra,
-    })
+    let groups = [
+        "system:serviceaccounts".to_owned(),
+        format!("system:serviceaccounts:{}", subject.namespace),
+        "system:authenticated".to_owned(),
+    ];
+    User { name: claims.sub.clone(), groups: groups.into(), uid: subject.serviceaccount.uid.clone(), extra }
 }

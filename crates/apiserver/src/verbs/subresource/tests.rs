@@ -84,7 +84,7 @@ async fn events_of_both_groups_are_the_same_objects() {
 }
 
 #[tokio::test]
-async fn reviews_say_what_is_known_and_no_more() {
+async fn reviews_say_who_someone_is_and_what_they_may_do() {
     let server = Server::start().await;
     let asked = json!({"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}});
     let own = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
@@ -92,6 +92,6 @@ async fn reviews_say_what_is_known_and_no_more() {
     let me = server.done("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", json!({})).await;
     assert_eq!(me["status"]["userInfo"].text("username"), "admin");
     let other = json!({"spec": {"user": "x", "resourceAttributes": {"verb": "get", "resource": "pods"}}});
-    let (code, _) = server.refused("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", other).await;
-    assert_eq!(code, 501);
+    let answer = server.done("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", other).await;
+    assert_eq!(answer["status"], json!({"allowed": false}));
 }

@@ -1,0 +1,139 @@
+//! Who may do what: the roles and bindings that are stored, as of this moment.
+//!
+//! Nothing is allowed unless a binding gives it. Members of `system:masters` may do everything: they hold a certificate that only
+//! who can read the server's folder can make. Start at [`Access::allows`].
+
+mod asked;
+pub(crate) mod escalation;
+mod impersonation;
+mod policies;
+mod rule;
+
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, RwLock};
+
+use setpoint_api::{GroupResource, Status};
+use setpoint_store::{Mark, Snapshot, Store};
+
+pub(crate) use asked::{Asked, What, narrowed_to};
+pub(crate) use impersonation::impersonated;
+pub(crate) use policies::{Outcome, Policies};
+pub(crate) use rule::Rule;
+
+use crate::call::Call;
+use crate::user::User;
+
+/// The group of those who may do everything.
+pub(crate) const MASTERS: &str = "system:masters";
+
+pub(crate) const GROUP: &str = "rbac.authorization.k8s.io";
+
+/// Where roles and bindings are stored.
+static STORED: LazyLock<[GroupResource; 4]> = LazyLock::new(|| {
+    ["clusterroles", "clusterrolebindings", "roles", "rolebindings"].map(|plural| GroupResource::new(GROUP, plural))
+});
+
+/// The policies of the moment: read from the store, and read again whenever one has changed.
+pub(crate) struct Access {
+    read: RwLock<Read>,
+    /// Held while they are read anew: once is enough.
+    reading: Mutex<()>,
+}
+
+#[derive(Clone, Default)]
+struct Read {
+    marks: [Mark; 4],
+    policies: Arc<Policies>,
+}
+
+impl Default for Access {
+    fn default() -> Access {
+        Access { read: RwLock::new(Read::default()), reading: Mutex::new(()) }
+    }
+}
+
+impl Access {
+    /// Whether a user may do something, and if not, the refusal.
+    pub(crate) fn check(&self, store: &Store, user: &User, asked: &Asked<'_>) -> Result<(), Box<Status>> {
+        if user.is_master() {
+            return Ok(());
+        }
+        match self.current(store).judge(user, asked) {
+            outcome if outcome.is_allowed() => Ok(()),
+            outcome => Err(Box::new(refusal(user, asked, &outcome.reason()))),
+        }
+    }
+
+    /// What a user gets for an answer, with the reason.
+    pub(crate) fn judge(&self, store: &Store, user: &User, asked: &Asked<'_>) -> (bool, String) {
+        if user.is_master() {
+            return (true, String::new());
+        }
+        let policies = self.current(store);
+        let outcome: Outcome<'_> = policies.judge(user, asked);
+        (outcome.is_allowed(), outcome.reason())
+    }
+
+    /// The policies that fit what is stored now.
+    pub(crate) fn current(&self, store: &Store) -> Arc<Policies> {
+        let snapshot = store.snapshot();
+        match self.known(&marks(&snapshot)) {
+            Some(policies) => policies,
+            None => self.read_anew(store),
+        }
+    }
+
+    fn known(&self, marks: &[Mark; 4]) -> Option<Arc<Policies>> {
+        let read = self.read.read().unwrap_or_else(PoisonError::into_inner);
+        (read.marks == *marks).then(|| Arc::clone(&read.policies))
+    }
+
+    fn read_anew(&self, store: &Store) -> Arc<Policies> {
+        let _alone = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        // Taken anew: an older state never replaces a newer one.
+        let snapshot = store.snapshot();
+        let marks = marks(&snapshot);
+        if let Some(policies) = self.known(&marks) {
+            return policies;
+        }
+        let policies = Arc::new(Policies::read(&snapshot, &STORED));
+        let read = Read { marks, policies: Arc::clone(&policies) };
+        *self.read.write().unwrap_or_else(PoisonError::into_inner) = read;
+        policies
+    }
+}
+
+/// That who changes an object may make it: there is none yet.
+pub(crate) fn check_create(call: &Call<'_>) -> Result<(), Box<Status>> {
+    if call.is_internal() {
+        return Ok(());
+    }
+    let what = What::Resource {
+        group: &call.kind().group,
+        resource: &call.kind().plural,
+        subresource: "",
+        namespace: call.namespace.unwrap_or_default(),
+        name: call.object_name(),
+    };
+    call.server.access.check(&call.server.store, call.user, &Asked { verb: "create", what })
+}
+
+fn marks(snapshot: &Snapshot) -> [Mark; 4] {
+    STORED.each_ref().map(|resource| snapshot.mark(resource))
+}
+
+/// The answer to someone who may not.
+fn refusal(user: &User, asked: &Asked<'_>, reason: &str) -> Status {
+    let mut message = asked.refused_to(&user.name);
+    if !reason.is_empty() {
+        message = format!("{message}: {reason}");
+    }
+    match asked.what {
+        What::Resource { group, resource, name, .. } => {
+            Status::forbidden(&GroupResource::new(group, resource), name, message)
+        }
+        What::Path(_) => Status::forbidden(&GroupResource::new("", ""), "", message),
+    }
+}
+
+#[cfg(test)]
+mod tests;

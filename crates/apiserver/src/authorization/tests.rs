@@ -1,0 +1,221 @@
+//! Who may do what, and how it is refused.
+
+use http::{Method, Request};
+use serde_json::{Value, json};
+
+use crate::body::full;
+use crate::testing::Server;
+
+const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles";
+const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings";
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+/// Asks as another user, for whom the administrator acts.
+async fn ask(server: &Server, user: &str, method: &str, path: &str, body: Value) -> (u16, Value) {
+    let mut request = Request::new(full(if body.is_null() { String::new() } else { body.to_string() }));
+    *request.method_mut() = Method::from_bytes(method.as_bytes()).unwrap();
+    *request.uri_mut() = path.parse().unwrap();
+    let media = if method == "PATCH" { "application/apply-patch+yaml" } else { "application/json" };
+    request.headers_mut().insert("content-type", media.parse().unwrap());
+    request.headers_mut().insert("impersonate-user", user.parse().unwrap());
+    server.ask(request).await
+}
+
+async fn code(server: &Server, user: &str, method: &str, path: &str, body: Value) -> u16 {
+    ask(server, user, method, path, body).await.0
+}
+
+async fn message(server: &Server, user: &str, method: &str, path: &str, body: Value) -> String {
+    let (_, answer) = ask(server, user, method, path, body).await;
+    answer["message"].as_str().unwrap_or_default().to_owned()
+}
+
+/// A server on which some users have a role with rules.
+async fn server(rules: Value, subjects: Value) -> Server {
+    let server = Server::start().await;
+    server.done("POST", ROLES, json!({"metadata": {"name": "r"}, "rules": rules})).await;
+    let reference = json!({"apiGroup": super::GROUP, "kind": "Role", "name": "r"});
+    let binding = json!({"metadata": {"name": "b"}, "roleRef": reference, "subjects": subjects});
+    server.done("POST", BINDINGS, binding).await;
+    server
+}
+
+fn ann() -> Value {
+    json!([{"kind": "User", "name": "ann"}])
+}
+
+#[tokio::test]
+async fn rules_give_verbs_on_resources_and_nothing_else() {
+    let rules = json!([
+        {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "create"]},
+        {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"], "resourceNames": ["mine"]},
+        {"apiGroups": [""], "resources": ["pods/log", "*/status"], "verbs": ["*"]},
+    ]);
+    let server = server(rules, ann()).await;
+    let map = |name: &str| json!({"metadata": {"name": name}});
+    for (method, path, body, expected) in [
+        ("GET", MAPS, Value::Null, 200),
+        ("POST", MAPS, map("a"), 201),
+        ("GET", "/api/v1/namespaces/default/configmaps/a", Value::Null, 200),
+        ("DELETE", "/api/v1/namespaces/default/configmaps/a", Value::Null, 403),
+        ("DELETE", MAPS, Value::Null, 403),
+        ("GET", "/api/v1/namespaces/default/configmaps?watch=1", Value::Null, 403),
+        ("GET", "/api/v1/namespaces/kube-system/configmaps", Value::Null, 403),
+        ("GET", "/api/v1/configmaps", Value::Null, 403),
+        ("GET", "/api/v1/namespaces/default/secrets/mine", Value::Null, 404),
+        ("GET", "/api/v1/namespaces/default/secrets/other", Value::Null, 403),
+        ("GET", "/api/v1/namespaces/default/secrets", Value::Null, 403),
+        ("GET", "/api/v1/namespaces/default/pods/p", Value::Null, 403),
+        ("GET", "/api/v1/namespaces/default/pods/p/status", Value::Null, 404),
+        ("GET", "/apis/apps/v1/namespaces/default/deployments/d/status", Value::Null, 403),
+        ("GET", "/apis/nowhere.example.com/v1/things", Value::Null, 403),
+    ] {
+        assert_eq!(code(&server, "ann", method, path, body).await, expected, "{method} {path}");
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_says_who_may_not_do_what_and_where() {
+    let server = Server::start().await;
+    for (method, path, expected) in [
+        (
+            "GET",
+            MAPS,
+            "configmaps is forbidden: User \"bob\" cannot list resource \"configmaps\" in API group \"\" in the namespace \"default\"",
+        ),
+        (
+            "GET",
+            "/apis/apps/v1/namespaces/default/deployments/d/scale",
+            "deployments.apps \"d\" is forbidden: User \"bob\" cannot get resource \"deployments/scale\" in API group \"apps\" in the namespace \"default\"",
+        ),
+        (
+            "DELETE",
+            "/api/v1/nodes",
+            "nodes is forbidden: User \"bob\" cannot deletecollection resource \"nodes\" in API group \"\" at the cluster scope",
+        ),
+        (
+            "GET",
+            "/api/v1/namespaces/default",
+            "namespaces \"default\" is forbidden: User \"bob\" cannot get resource \"namespaces\" in API group \"\" in the namespace \"default\"",
+        ),
+        ("GET", "/metrics", "forbidden: User \"bob\" cannot get path \"/metrics\""),
+    ] {
+        assert_eq!(message(&server, "bob", method, path, Value::Null).await, expected);
+    }
+}
+
+#[tokio::test]
+async fn bindings_are_for_users_groups_and_accounts_and_count_at_once() {
+    let subjects = json!([
+        {"kind": "Group", "name": "team"},
+        {"kind": "ServiceAccount", "name": "robot", "namespace": "default"},
+    ]);
+    let rules = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list"]}]);
+    let server = server(rules, subjects).await;
+    let robot = "system:serviceaccount:default:robot";
+    assert_eq!(code(&server, robot, "GET", MAPS, Value::Null).await, 200);
+    assert_eq!(code(&server, "system:serviceaccount:other:robot", "GET", MAPS, Value::Null).await, 403);
+    assert_eq!(code(&server, "team", "GET", MAPS, Value::Null).await, 403);
+    server.done("DELETE", &format!("{BINDINGS}/b"), Value::Null).await;
+    assert_eq!(code(&server, robot, "GET", MAPS, Value::Null).await, 403);
+}
+
+#[tokio::test]
+async fn a_binding_of_a_role_that_is_gone_is_named() {
+    let server = server(json!([]), ann()).await;
+    server.done("DELETE", &format!("{ROLES}/r"), Value::Null).await;
+    let why = message(&server, "ann", "GET", MAPS, Value::Null).await;
+    assert!(why.ends_with("\"default\": RBAC: role.rbac.authorization.k8s.io \"r\" not found"), "{why}");
+}
+
+#[tokio::test]
+async fn nobody_gives_away_what_they_dont_have() {
+    let rules = json!([
+        {"apiGroups": [super::GROUP], "resources": ["roles", "rolebindings"], "verbs": ["create"]},
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]},
+    ]);
+    let server = server(rules, ann()).await;
+    let role = |name: &str, resource: &str, verbs: &[&str]| {
+        let rule = json!({"apiGroups": [""], "resources": [resource], "verbs": verbs});
+        json!({"metadata": {"name": name}, "rules": [rule]})
+    };
+    assert_eq!(code(&server, "ann", "POST", ROLES, role("own", "pods", &["get"])).await, 201);
+    let why = message(&server, "ann", "POST", ROLES, role("more", "pods", &["get", "list", "watch"])).await;
+    let expected = "roles.rbac.authorization.k8s.io \"more\" is forbidden: user \"ann\" (groups=[\"system:authenticated\"]) is \
+                    attempting to grant RBAC permissions not currently held:\n{APIGroups:[\"\"], Resources:[\"pods\"], \
+                    Verbs:[\"list\" \"watch\"]}";
+    assert_eq!(why, expected);
+    server.done("POST", ROLES, role("big", "secrets", &["get"])).await;
+    let bind = |role: &str| {
+        let reference = json!({"apiGroup": super::GROUP, "kind": "Role", "name": role});
+        json!({"metadata": {"name": format!("to-{role}")}, "roleRef": reference, "subjects": ann()})
+    };
+    assert_eq!(code(&server, "ann", "POST", BINDINGS, bind("own")).await, 201);
+    assert_eq!(code(&server, "ann", "POST", BINDINGS, bind("big")).await, 403);
+    assert_eq!(code(&server, "ann", "POST", BINDINGS, bind("none")).await, 404);
+}
+
+#[tokio::test]
+async fn applying_what_is_not_there_needs_the_right_to_create() {
+    let rules = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["patch"]}]);
+    let server = server(rules, ann()).await;
+    let path = format!("{MAPS}/a?fieldManager=ann");
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
+    assert_eq!(code(&server, "ann", "PATCH", &path, map.clone()).await, 403);
+    server.done("POST", MAPS, map.clone()).await;
+    assert_eq!(code(&server, "ann", "PATCH", &path, map).await, 200);
+}
+
+#[tokio::test]
+async fn acting_for_others_is_a_right_of_its_own() {
+    let server = Server::start().await;
+    server.api.prepare_roles().await.unwrap();
+    let review = || json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+    let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+    let (_, answer) = ask(&server, "system:serviceaccount:a:robot", "POST", path, review()).await;
+    let groups = json!(["system:serviceaccounts", "system:serviceaccounts:a", "system:authenticated"]);
+    assert_eq!(answer["status"]["userInfo"]["groups"], groups);
+    assert_eq!(code(&server, "system:anonymous", "POST", path, review()).await, 403);
+
+    let bob = super::User { name: "bob".to_owned(), ..super::User::default() };
+    let mut headers = http::HeaderMap::new();
+    headers.insert("impersonate-user", "ann".parse().unwrap());
+    let refused = super::impersonated(&server.api.inner, &bob, &headers).unwrap_err();
+    let expected = "users \"ann\" is forbidden: User \"bob\" cannot impersonate resource \"users\" in API group \"\" at the cluster scope";
+    assert_eq!(refused.message, expected);
+    let mut headers = http::HeaderMap::new();
+    headers.insert("impersonate-group", "team".parse().unwrap());
+    let refused = super::impersonated(&server.api.inner, &bob, &headers).unwrap_err();
+    assert_eq!((refused.code, refused.reason.as_str()), (400, "BadRequest"));
+}
+
+#[tokio::test]
+async fn everybody_may_ask_what_there_is_and_what_they_may_do() {
+    let server = Server::start().await;
+    server.api.prepare_roles().await.unwrap();
+    for path in ["/api", "/apis/apps/v1", "/openapi/v2", "/version", "/readyz"] {
+        assert_eq!(code(&server, "bob", "GET", path, Value::Null).await, 200, "{path}");
+    }
+    let review = json!({"spec": {"resourceAttributes": {"verb": "get", "resource": "pods", "namespace": "a"}}});
+    let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    let (code, answer) = ask(&server, "bob", "POST", path, review).await;
+    assert_eq!((code, &answer["status"]), (201, &json!({"allowed": false})));
+}
+
+#[tokio::test]
+async fn a_review_tells_which_binding_gives_it() {
+    let rules = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]);
+    let server = server(rules, ann()).await;
+    let review = |user: &str, groups: &[&str]| {
+        let attributes = json!({"verb": "get", "resource": "pods", "namespace": "default"});
+        json!({"spec": {"user": user, "groups": groups, "resourceAttributes": attributes}})
+    };
+    let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+    let answer = server.done("POST", path, review("ann", &[])).await;
+    let reason = "RBAC: allowed by RoleBinding \"b/default\" of Role \"r\" to User \"ann\"";
+    assert_eq!(answer["status"], json!({"allowed": true, "reason": reason}));
+    let answer = server.done("POST", path, review("bob", &["system:masters"])).await;
+    assert_eq!(answer["status"], json!({"allowed": true}));
+    let answer = server.done("POST", path, review("bob", &["others"])).await;
+    assert_eq!(answer["status"], json!({"allowed": false}));
+}

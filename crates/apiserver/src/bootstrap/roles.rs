@@ -1,0 +1,164 @@
+//! The roles that Kubernetes has from the start, and whom it gives them. Everything is read from two tables of facts.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::Wanted;
+use crate::authorization::GROUP;
+
+const ROLES: &str = include_str!("../../facts/roles.tsv");
+const BINDINGS: &str = include_str!("../../facts/role-bindings.tsv");
+
+/// The labels by which a role takes in the rules of others begin so.
+const AGGREGATE: &str = "rbac.authorization.k8s.io/aggregate-to-";
+
+/// One role of the table.
+#[derive(Default)]
+struct Role<'a> {
+    /// The role that takes this one in.
+    part_of: &'a str,
+    /// The label of those that it takes in.
+    takes_in: &'a str,
+    rules: Vec<Value>,
+}
+
+/// All roles, then all bindings.
+pub(super) fn objects() -> Vec<Wanted> {
+    let mut roles = roles();
+    // Each takes in the one before it: the rules are there from the start, whoever keeps them up afterwards.
+    for name in ["view", "edit", "admin"] {
+        let taken = taken_in(&roles, name);
+        roles.entry(("", name)).or_default().rules = taken;
+    }
+    let roles = roles.into_iter().map(|((namespace, name), role)| {
+        let mut metadata = metadata(namespace, name);
+        if !role.part_of.is_empty() {
+            metadata["labels"][format!("{AGGREGATE}{}", role.part_of)] = json!("true");
+        }
+        let mut object = json!({"metadata": metadata, "rules": role.rules});
+        if !role.takes_in.is_empty() {
+            let label = format!("{AGGREGATE}{}", role.takes_in);
+            object["aggregationRule"] = json!({"clusterRoleSelectors": [{"matchLabels": {label: "true"}}]});
+        }
+        Wanted::new(GROUP, "v1", if namespace.is_empty() { "clusterroles" } else { "roles" }, object)
+    });
+    roles.chain(lines(BINDINGS).map(binding)).collect()
+}
+
+fn roles() -> BTreeMap<(&'static str, &'static str), Role<'static>> {
+    let mut roles: BTreeMap<_, Role<'_>> = BTreeMap::new();
+    for line in lines(ROLES) {
+        let [namespace, name, part_of, takes_in, groups, resources, names, paths, verbs] = columns(line);
+        let role = roles.entry((namespace, name)).or_default();
+        (role.part_of, role.takes_in) = (part_of, takes_in);
+        if !verbs.is_empty() {
+            role.rules.push(rule(groups, resources, names, paths, verbs));
+        }
+    }
+    roles
+}
+
+fn rule(groups: &str, resources: &str, names: &str, paths: &str, verbs: &str) -> Value {
+    let list = |text: &str| -> Vec<String> { text.split(',').map(str::to_owned).collect() };
+    let mut rule = json!({"verbs": list(verbs)});
+    for (field, text) in [("resources", resources), ("resourceNames", names), ("nonResourceURLs", paths)] {
+        if !text.is_empty() {
+            rule[field] = json!(list(text));
+        }
+    }
+    if !groups.is_empty() {
+        let groups = groups.split(',').map(|group| if group == "core" { "" } else { group });
+        rule["apiGroups"] = groups.collect();
+    }
+    rule
+}
+
+/// The rules of all roles that a role takes in, each once, in the order of their names.
+fn taken_in(roles: &BTreeMap<(&str, &str), Role<'_>>, name: &str) -> Vec<Value> {
+    let mut taken: Vec<Value> = Vec::new();
+    let parts = roles.values().filter(|role| role.part_of == name);
+    for rule in parts.flat_map(|role| &role.rules) {
+        if !taken.contains(rule) {
+            taken.push(rule.clone());
+        }
+    }
+    taken
+}
+
+fn binding(line: &'static str) -> Wanted {
+    let [namespace, name, kind, role, subjects] = columns(line);
+    let subjects = subjects.split(',').filter(|subject| !subject.is_empty()).map(|subject| {
+        let [kind, namespace, name] = fields(subject.splitn(3, ' '));
+        match kind {
+            "ServiceAccount" => json!({"kind": kind, "name": name, "namespace": namespace}),
+            _ => json!({"kind": kind, "name": name, "apiGroup": GROUP}),
+        }
+    });
+    let subjects: Vec<Value> = subjects.collect();
+    let reference = json!({"apiGroup": GROUP, "kind": kind, "name": role});
+    let object = json!({"metadata": metadata(namespace, name), "roleRef": reference, "subjects": subjects});
+    let plural = if namespace.is_empty() { "clusterrolebindings" } else { "rolebindings" };
+    Wanted::new(GROUP, "v1", plural, object)
+}
+
+fn metadata(namespace: &str, name: &str) -> Value {
+    let mut metadata = json!({
+        "name": name,
+        "annotations": {"rbac.authorization.kubernetes.io/autoupdate": "true"},
+        "labels": {"kubernetes.io/bootstrapping": "rbac-defaults"},
+    });
+    if !namespace.is_empty() {
+        metadata["namespace"] = json!(namespace);
+    }
+    metadata
+}
+
+fn lines(table: &'static str) -> impl Iterator<Item = &'static str> {
+    table.lines().filter(|line| !line.starts_with('#'))
+}
+
+fn columns<const N: usize>(line: &str) -> [&str; N] {
+    fields(line.split('\t'))
+}
+
+/// So many fields; those that the line doesn't have are empty.
+fn fields<'a, const N: usize>(mut given: impl Iterator<Item = &'a str>) -> [&'a str; N] {
+    std::array::from_fn(|_| given.next().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn find(plural: &str, name: &str) -> Value {
+        let all = objects();
+        let found = all.iter().find(|wanted| wanted.plural == plural && wanted.object["metadata"]["name"] == name);
+        found.unwrap_or_else(|| panic!("there is no {plural} {name}")).object.clone()
+    }
+
+    #[test]
+    fn roles_are_those_of_the_table() {
+        let admin = find("clusterroles", "cluster-admin");
+        let everything = json!([
+            {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}, {"verbs": ["*"], "nonResourceURLs": ["*"]},
+        ]);
+        assert_eq!(admin["rules"], everything);
+        let binding = find("clusterrolebindings", "cluster-admin");
+        assert_eq!(binding["subjects"], json!([{"kind": "Group", "name": "system:masters", "apiGroup": GROUP}]));
+        let account = find("clusterrolebindings", "system:controller:job-controller");
+        let subject = json!({"kind": "ServiceAccount", "name": "job-controller", "namespace": "kube-system"});
+        assert_eq!(account["subjects"], json!([subject]));
+    }
+
+    #[test]
+    fn admin_can_what_edit_can_and_edit_what_view_can() {
+        let [view, edit, admin] = ["view", "edit", "admin"].map(|name| find("clusterroles", name));
+        let rules = |role: &Value| role["rules"].as_array().unwrap().clone();
+        assert!(!rules(&view).is_empty());
+        assert!(rules(&view).iter().all(|rule| rules(&edit).contains(rule)));
+        assert!(rules(&edit).iter().all(|rule| rules(&admin).contains(rule)));
+        assert_eq!(edit["metadata"]["labels"][format!("{AGGREGATE}admin")], "true");
+        assert!(admin["aggregationRule"].is_object());
+    }
+}
