@@ -7,9 +7,9 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
-use setpoint_testkit::{ControlPlane, Limits};
+use setpoint_testkit::{ControlPlane, Limits, State};
 
 /// How often a node tells that it lives.
 const BEAT: Duration = Duration::from_secs(20);
@@ -33,46 +33,43 @@ impl Living {
     }
 }
 
-/// Lets nodes tell how they are: their lease, that they are ready, and that their pods are.
-pub fn live(plane: &ControlPlane) -> BoxFuture<'static, ()> {
-    let (client, living, clock) = (plane.client(), plane.outside::<Living>(), plane.clock());
+/// Lets nodes tell how they are: their lease, that they are ready, and that their pods are. What is so is looked up beside
+/// the server, since this goes on all the time.
+pub fn live(plane: &ControlPlane) -> BoxFuture<'_, ()> {
     Box::pin(async move {
-        let leases: Api<Lease> = Api::namespaced(client.clone(), "kube-node-lease");
-        let (nodes, pods): (Api<Node>, Api<Pod>) = (Api::all(client.clone()), Api::all(client.clone()));
-        let is_ready = |conditions: Value| {
-            conditions.as_array().into_iter().flatten().any(|said| said["type"] == "Ready" && said["status"] == "True")
-        };
-        let ready = || {
-            json!({"status": {"conditions": [
-            {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status", "lastHeartbeatTime": clock.time(), "lastTransitionTime": clock.time()}]}})
-        };
+        let leases: Api<Lease> = Api::namespaced(plane.client(), "kube-node-lease");
         loop {
-            let names: Vec<_> = living.0.lock().unwrap().iter().cloned().collect();
-            for name in names {
-                let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name},
-                    "spec": {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": clock.micro_time()}});
-                let params = PatchParams::apply("node").force();
-                leases.patch(&name, &params, &Patch::Apply(lease)).await.unwrap();
-                let Ok(node) = nodes.get(&name).await else { continue };
-                if !is_ready(json!(node.status.and_then(|status| status.conditions))) {
-                    nodes.patch_status(&name, &PatchParams::default(), &Patch::Strategic(ready())).await.unwrap();
-                }
-                let here = ListParams::default().fields(&format!("spec.nodeName={name}"));
-                for pod in pods.list(&here).await.unwrap() {
-                    let namespace = pod.metadata.namespace.unwrap_or_default();
-                    let (api, pod_name): (Api<Pod>, _) =
-                        (Api::namespaced(client.clone(), &namespace), pod.metadata.name.unwrap());
-                    if pod.metadata.deletion_timestamp.is_none()
-                        && !is_ready(json!(pod.status.and_then(|status| status.conditions)))
-                    {
-                        let patch = json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": clock.time()}]}});
-                        api.patch_status(&pod_name, &PatchParams::default(), &Patch::Strategic(patch)).await.unwrap();
-                    }
-                }
+            let names: Vec<_> = plane.outside::<Living>().0.lock().unwrap().iter().cloned().collect();
+            for name in &names {
+                let renewed = Patch::Merge(json!({"spec": {"renewTime": plane.clock().micro_time()}}));
+                leases.patch(name, &PatchParams::default(), &renewed).await.unwrap();
+            }
+            let state = plane.state();
+            for name in &names {
+                tell(plane, &state, name).await;
             }
             tokio::time::sleep(BEAT).await;
         }
     })
+}
+
+/// Says that a node and its pods are ready, if that isn't said.
+async fn tell(plane: &ControlPlane, state: &State, name: &str) {
+    let Some(node) = state.object("", "nodes", "", name) else { return };
+    if condition(&node, "Ready") != "True" {
+        say(plane, name, "Ready", "True").await;
+    }
+    let here = state.objects("", "pods").into_iter().filter(|pod| pod["spec"]["nodeName"] == name);
+    for pod in here.filter(|pod| pod["metadata"]["deletionTimestamp"].is_null() && condition(pod, "Ready") != "True") {
+        run(plane, pod["metadata"]["name"].as_str().unwrap_or("")).await;
+    }
+}
+
+async fn run(plane: &ControlPlane, name: &str) {
+    let pods: Api<Pod> = Api::namespaced(plane.client(), "default");
+    let ready = json!({"status": {"phase": "Running", "conditions": [
+        {"type": "Ready", "status": "True", "lastTransitionTime": plane.clock().time()}]}});
+    pods.patch_status(name, &PatchParams::default(), &Patch::Strategic(ready)).await.unwrap();
 }
 
 /// Makes a node that is ready.
@@ -82,6 +79,10 @@ pub async fn make(plane: &ControlPlane, name: &str, more: Value) {
     merge(&mut node, more);
     nodes.create(&PostParams::default(), &serde_json::from_value(node).unwrap()).await.unwrap();
     say(plane, name, "Ready", "True").await;
+    let leases: Api<Lease> = Api::namespaced(plane.client(), "kube-node-lease");
+    let lease = json!({"metadata": {"name": name}, "spec": {"holderIdentity": name, "leaseDurationSeconds": 40}});
+    // A node that comes back finds its lease.
+    let _ = leases.create(&PostParams::default(), &serde_json::from_value(lease).unwrap()).await;
     plane.outside::<Living>().set(name, true);
 }
 
@@ -108,9 +109,7 @@ pub async fn place(plane: &ControlPlane, name: &str, node: &str, more: Value) {
     let mut pod = json!({"metadata": {"name": name}, "spec": spec});
     merge(&mut pod, more);
     pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
-    let ready = json!({"status": {"phase": "Running", "conditions": [
-        {"type": "Ready", "status": "True", "lastTransitionTime": plane.clock().time()}]}});
-    pods.patch_status(name, &PatchParams::default(), &Patch::Strategic(ready)).await.unwrap();
+    run(plane, name).await;
 }
 
 /// The taints of a node, as `key:effect`, without the usual prefix.
