@@ -5,10 +5,9 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
-use setpoint_testkit::{ControlPlane, OUTCOME, State};
+use setpoint_testkit::{ControlPlane, Kubelet, OUTCOME, State};
 
-use crate::process::exhaust;
-
+use crate::process::{exhaust, spawn};
 use crate::story::{Story, anything, create, expect, is_ready, names, patch, text};
 
 const STORY: Story = Story {
@@ -142,32 +141,25 @@ fn an_update_stops_at_an_unhealthy_pod() {
     exhaust(&story).assert();
 }
 
-#[test]
-fn a_broken_update_is_mended_by_hand() {
-    let story = Story {
-        name: "stateful_set::a_broken_update_is_mended_by_hand",
-        drive: |plane| {
-            Box::pin(async {
-                break_update(plane).await;
-                let mut mended = image("web:3");
-                mended["spec"]["template"]["metadata"] = json!({"annotations": null});
-                patch::<StatefulSet>(plane, "web", mended).await;
-                plane.settle().await.unwrap();
-                // The pod that is not ready is waited for until somebody deletes it.
-                expect("images", images(&plane.state()), ["web:1", "web:2"].map(str::to_owned).to_vec()).unwrap();
-                let pods: Api<Pod> = Api::default_namespaced(plane.client());
-                pods.delete("web-1", &DeleteParams::default()).await.unwrap();
-            })
-        },
-        invariant: has_one_ready,
-        outcome: |state| {
-            is_complete(state, 2)?;
-            expect("images", images(state), vec!["web:3".to_owned(); 2])?;
-            expect("revisions", state.objects("apps", "controllerrevisions").len(), 3)
-        },
-        ..STORY
-    };
-    exhaust(&story).assert();
+#[tokio::test(start_paused = true)]
+async fn a_broken_update_is_mended_by_hand() {
+    let plane = ControlPlane::start().await;
+    plane.let_pods_into("default").await;
+    spawn(&plane, "statefulset-controller");
+    tokio::spawn(Kubelet::binding_to("node-1").run(&plane));
+    break_update(&plane).await;
+    let mut mended = image("web:3");
+    mended["spec"]["template"]["metadata"] = json!({"annotations": null});
+    patch::<StatefulSet>(&plane, "web", mended).await;
+    plane.settle().await.unwrap();
+    // The pod that is not ready is waited for until somebody deletes it.
+    assert_eq!(images(&plane.state()), ["web:1", "web:2"]);
+    let pods: Api<Pod> = Api::default_namespaced(plane.client());
+    pods.delete("web-1", &DeleteParams::default()).await.unwrap();
+    plane.settle().await.unwrap();
+    is_complete(&plane.state(), 2).unwrap();
+    assert_eq!(images(&plane.state()), ["web:3", "web:3"]);
+    assert_eq!(plane.state().objects("apps", "controllerrevisions").len(), 3);
 }
 
 #[test]
