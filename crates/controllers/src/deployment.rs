@@ -14,6 +14,7 @@ mod status;
 mod template;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentStatus, ReplicaSet};
 use setpoint_api::labels::Selector;
@@ -34,6 +35,9 @@ use status::Report;
 
 /// How many deployments are worked on at once.
 const WORKERS: usize = 5;
+
+/// Least time between two looks that only the clock asks for.
+const LOOK_MIN: Duration = Duration::from_secs(1);
 
 /// Adds the controller.
 pub fn add(wiring: &Wiring<'_>) -> Result<(), ManagerError> {
@@ -74,7 +78,8 @@ async fn reconcile(context: Context, caches: Caches, recorder: Recorder, key: Ke
         Rollout { family: Family::of(&deployment, sets), report: Report::new(&deployment, bounds, now), hand };
     let status = rollout.run(&caches.pods).await?;
     Ok(match status.and_then(|status| rollout.report.next_look(&status)) {
-        Some(moment) => Action::requeue_after(context.clock().until(moment)),
+        // A look that should have been is no reason to look again and again.
+        Some(moment) => Action::requeue_after(context.clock().until(moment).max(LOOK_MIN)),
         None => Action::done(),
     })
 }

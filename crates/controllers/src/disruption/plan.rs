@@ -53,7 +53,7 @@ pub fn outlook(budget: &PodDisruptionBudget, found: &Found, now: Timestamp) -> O
     for pod in &found.pods {
         match deadline(pod) {
             None => {}
-            Some(deadline) if deadline < now => overdue.push(pod.clone()),
+            Some(deadline) if deadline <= now => overdue.push(pod.clone()),
             Some(deadline) => {
                 next_check = Some(next_check.map_or(deadline, |next| next.min(deadline)));
                 waiting.insert(pod.metadata.name.to_string(), granted[&*pod.metadata.name].clone());
