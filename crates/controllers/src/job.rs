@@ -24,7 +24,7 @@ use setpoint_runtime::cache::{Cached, Informer};
 use setpoint_runtime::controller::{Action, Context, Error};
 use setpoint_runtime::events::{Recorder, reference};
 use setpoint_runtime::manager::ManagerError;
-use setpoint_runtime::{Key, owners, retry};
+use setpoint_runtime::{Key, retry};
 
 use self::act::Done;
 use self::ledger::{Ledger, Numbers, normal};
@@ -316,9 +316,4 @@ impl Run<'_> {
             End::Failure => warning(self.recorder, about(), &verdict.reason, "SyncJob", verdict.message.clone()),
         }
     }
-}
-
-/// Whether an object is a Job that this one controls; for those who own Jobs.
-pub fn is_controlled_by(job: &Job, uid: &str) -> bool {
-    owners::is_controlled_by(&job.metadata, uid)
 }

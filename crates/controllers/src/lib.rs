@@ -8,8 +8,6 @@
 //! - It is right from any state at any moment. Nothing that it needs is kept between two runs but what it can do without.
 //! - It writes only what has to change.
 
-#![allow(dead_code)]
-
 mod backend;
 pub mod catalog;
 mod certificates;

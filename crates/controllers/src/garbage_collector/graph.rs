@@ -81,6 +81,7 @@ impl Graph {
     }
 
     /// How many objects it knows, those included that others only speak of.
+    #[cfg(test)]
     pub fn len(&self) -> usize {
         self.by_uid.len()
     }

@@ -60,7 +60,7 @@ fn places(state: &State) -> Vec<String> {
 }
 
 fn are_at(state: &State, wanted: &[&str]) -> Result<(), String> {
-    expect("pods", places(state), wanted.iter().map(|place| (*place).to_owned()).collect())?;
+    expect("pods", places(state), wanted.to_vec())?;
     let set = state.object("apps", "daemonsets", "default", "log").unwrap_or_default();
     let count = Some(wanted.len() as u64);
     for number in
@@ -123,7 +123,7 @@ fn an_update_replaces_one_pod_after_the_other() {
         outcome: |state| {
             are_at(state, &["a:2", "b:2"])?;
             let revisions = state.objects("apps", "controllerrevisions");
-            expect("revisions", revisions.iter().map(|one| one["revision"].as_i64()).collect(), vec![Some(2)])
+            expect("revisions", revisions.iter().map(|one| one["revision"].as_i64()).collect::<Vec<_>>(), vec![Some(2)])
         },
         ..STORY
     };

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use kube::api::{DeleteParams, PropagationPolicy};
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::api::{Api, DeleteParams, PropagationPolicy};
 use serde_json::{Value, json};
 use setpoint_testkit::{ControlPlane, State};
 
 use crate::process::exhaust;
-
-use crate::tale::{Tale, anything, api, create, expect, patch, pods, template};
+use crate::story::{Story, anything, create, expect, patch, pods, template};
 
 const BOTH: &str = "replicaset,deployment";
 
@@ -20,7 +20,7 @@ fn deployment(replicas: i32, image: &str) -> Value {
 }
 
 async fn change(plane: &ControlPlane, spec: Value) {
-    patch(plane, "apps/v1", "Deployment", "web", json!({ "spec": spec })).await;
+    patch::<Deployment>(plane, "web", json!({ "spec": spec })).await;
 }
 
 fn web(state: &State) -> Value {
@@ -68,18 +68,19 @@ fn expect_done(state: &State, replicas: i64, image: &str) -> Result<(), String> 
 
 #[test]
 fn a_new_template_is_rolled_out() {
-    exhaust(&Tale {
+    exhaust(&Story {
         name: "deployment::a_new_template_is_rolled_out",
         controllers: BOTH,
         drive: |plane| {
             async {
                 plane.let_pods_into("default").await;
-                create(plane, deployment(1, "web:1")).await;
+                create::<Deployment>(plane, deployment(1, "web:1")).await;
                 plane.settle().await.unwrap();
                 change(plane, json!({"template": template("web:2")})).await;
             }
             .boxed()
         },
+        node: Some("node-1"),
         invariant: anything,
         outcome: |state| {
             expect_sets(state, &[("web:1", 0, "1"), ("web:2", 1, "2")])?;
@@ -93,21 +94,22 @@ fn a_new_template_is_rolled_out() {
 
 #[test]
 fn an_earlier_template_gets_its_set_back() {
-    exhaust(&Tale {
+    exhaust(&Story {
         name: "deployment::an_earlier_template_gets_its_set_back",
         controllers: BOTH,
         drive: |plane| {
             async {
                 plane.let_pods_into("default").await;
-                create(plane, deployment(1, "web:1")).await;
+                create::<Deployment>(plane, deployment(1, "web:1")).await;
                 plane.settle().await.unwrap();
                 change(plane, json!({"template": template("web:2"), "revisionHistoryLimit": 1})).await;
                 plane.settle().await.unwrap();
                 let undo = json!({"metadata": {"annotations": {"deprecated.deployment.rollback.to": "0"}}});
-                patch(plane, "apps/v1", "Deployment", "web", undo).await;
+                patch::<Deployment>(plane, "web", undo).await;
             }
             .boxed()
         },
+        node: Some("node-1"),
         invariant: anything,
         outcome: |state| {
             expect_sets(state, &[("web:2", 0, "2"), ("web:1", 1, "3")])?;
@@ -125,7 +127,7 @@ fn an_earlier_template_gets_its_set_back() {
 
 #[test]
 fn recreation_replaces_all_pods() {
-    exhaust(&Tale {
+    exhaust(&Story {
         name: "deployment::recreation_replaces_all_pods",
         controllers: BOTH,
         drive: |plane| {
@@ -134,12 +136,13 @@ fn recreation_replaces_all_pods() {
                 let mut deployment = deployment(1, "web:1");
                 deployment["spec"]["strategy"] = json!({"type": "Recreate"});
                 // The old set is kept: a pod that old caches make for a set that is gone is the garbage collector's.
-                create(plane, deployment).await;
+                create::<Deployment>(plane, deployment).await;
                 plane.settle().await.unwrap();
                 change(plane, json!({"template": template("web:2")})).await;
             }
             .boxed()
         },
+        node: Some("node-1"),
         invariant: anything,
         outcome: |state| {
             expect_sets(state, &[("web:1", 0, "1"), ("web:2", 1, "2")])?;
@@ -151,13 +154,13 @@ fn recreation_replaces_all_pods() {
 
 #[test]
 fn a_pause_holds_a_rollout_but_not_its_size() {
-    exhaust(&Tale {
+    exhaust(&Story {
         name: "deployment::a_pause_holds_a_rollout_but_not_its_size",
         controllers: BOTH,
         drive: |plane| {
             async {
                 plane.let_pods_into("default").await;
-                create(plane, deployment(1, "web:1")).await;
+                create::<Deployment>(plane, deployment(1, "web:1")).await;
                 plane.settle().await.unwrap();
                 change(plane, json!({"paused": true, "replicas": 2, "template": template("web:2")})).await;
                 plane.settle().await.unwrap();
@@ -168,6 +171,7 @@ fn a_pause_holds_a_rollout_but_not_its_size() {
             }
             .boxed()
         },
+        node: Some("node-1"),
         invariant: anything,
         outcome: |state| {
             expect_sets(state, &[("web:1", 0, "1"), ("web:2", 2, "2")])?;
@@ -179,7 +183,7 @@ fn a_pause_holds_a_rollout_but_not_its_size() {
 
 #[test]
 fn a_rollout_that_does_not_get_on_is_said_to_be_late() {
-    exhaust(&Tale {
+    exhaust(&Story {
         name: "deployment::a_rollout_that_does_not_get_on_is_said_to_be_late",
         controllers: BOTH,
         drive: |plane| {
@@ -188,11 +192,12 @@ fn a_rollout_that_does_not_get_on_is_said_to_be_late() {
                 let mut deployment = deployment(1, "web:1");
                 deployment["spec"]["progressDeadlineSeconds"] = json!(60);
                 deployment["spec"]["template"]["metadata"]["annotations"] = json!({"testkit/outcome": "never-ready"});
-                create(plane, deployment).await;
+                create::<Deployment>(plane, deployment).await;
                 plane.advance(Duration::from_secs(600)).await;
             }
             .boxed()
         },
+        node: Some("node-1"),
         invariant: anything,
         outcome: |state| {
             expect("Progressing", reason(&web(state), "Progressing"), "ProgressDeadlineExceeded")?;
@@ -205,23 +210,24 @@ fn a_rollout_that_does_not_get_on_is_said_to_be_late() {
 
 #[test]
 fn a_name_that_is_taken_is_a_collision() {
-    exhaust(&Tale {
+    exhaust(&Story {
         name: "deployment::a_name_that_is_taken_is_a_collision",
         controllers: BOTH,
         drive: |plane| {
             async {
                 plane.let_pods_into("default").await;
-                create(plane, deployment(0, "web:1")).await;
+                create::<Deployment>(plane, deployment(0, "web:1")).await;
                 plane.settle().await.unwrap();
                 let orphan =
                     DeleteParams { propagation_policy: Some(PropagationPolicy::Background), ..DeleteParams::default() };
-                api(plane, "apps/v1", "Deployment").delete("web", &orphan).await.unwrap();
+                Api::<Deployment>::default_namespaced(plane.client()).delete("web", &orphan).await.unwrap();
                 plane.settle().await.unwrap();
                 // Nobody collects garbage here: the set of the one before is still there.
-                create(plane, deployment(0, "web:1")).await;
+                create::<Deployment>(plane, deployment(0, "web:1")).await;
             }
             .boxed()
         },
+        node: Some("node-1"),
         invariant: anything,
         outcome: |state| {
             expect("collisions", web(state)["status"]["collisionCount"].clone(), 1)?;

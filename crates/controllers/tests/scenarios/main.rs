@@ -24,6 +24,5 @@ mod service_account;
 mod stateful_set;
 mod story;
 mod taint_eviction;
-mod tale;
 mod ttl_after_finished;
 mod volumes;

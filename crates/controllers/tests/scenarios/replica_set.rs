@@ -1,13 +1,14 @@
 //! ReplicaSets and ReplicationControllers: so many pods, whatever happens to them.
 
 use futures_util::FutureExt;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::apps::v1::ReplicaSet;
+use k8s_openapi::api::core::v1::{Pod, ReplicationController};
 use kube::api::{Api, DeleteParams, ListParams};
 use serde_json::{Value, json};
 use setpoint_testkit::{ControlPlane, State};
 
 use crate::process::{exhaust, spawn};
-use crate::tale::{Tale, anything, create, expect, patch, pods, template};
+use crate::story::{Story, anything, create, expect, patch, pods, template};
 
 fn set(kind: &str, replicas: i32) -> Value {
     let (api_version, selector) = match kind {
@@ -36,20 +37,21 @@ fn status(state: &State, plural: &str) -> Value {
 
 #[test]
 fn pods_are_made_replaced_and_taken_away() {
-    exhaust(&Tale {
+    exhaust(&Story {
         name: "replica_set::pods_are_made_replaced_and_taken_away",
         controllers: "replicaset",
         drive: |plane| {
             async {
                 plane.let_pods_into("default").await;
-                create(plane, set("ReplicaSet", 2)).await;
+                create::<ReplicaSet>(plane, set("ReplicaSet", 2)).await;
                 plane.settle().await.unwrap();
                 delete_one_pod(plane).await;
                 plane.settle().await.unwrap();
-                patch(plane, "apps/v1", "ReplicaSet", "web", json!({"spec": {"replicas": 1}})).await;
+                patch::<ReplicaSet>(plane, "web", json!({"spec": {"replicas": 1}})).await;
             }
             .boxed()
         },
+        node: Some("node-1"),
         invariant: anything,
         outcome: |state| {
             expect("pods", state.objects("", "pods").len(), 1)?;
@@ -63,7 +65,7 @@ fn pods_are_made_replaced_and_taken_away() {
 
 #[test]
 fn free_pods_are_adopted_and_strangers_are_let_go() {
-    exhaust(&Tale {
+    exhaust(&Story {
         name: "replica_set::free_pods_are_adopted_and_strangers_are_let_go",
         controllers: "replicaset",
         drive: |plane| {
@@ -73,13 +75,14 @@ fn free_pods_are_adopted_and_strangers_are_let_go() {
                 pod["apiVersion"] = json!("v1");
                 pod["kind"] = json!("Pod");
                 pod["metadata"]["name"] = json!("free");
-                create(plane, pod).await;
-                create(plane, set("ReplicaSet", 1)).await;
+                create::<Pod>(plane, pod).await;
+                create::<ReplicaSet>(plane, set("ReplicaSet", 1)).await;
                 plane.settle().await.unwrap();
-                patch(plane, "v1", "Pod", "free", json!({"metadata": {"labels": {"app": "other"}}})).await;
+                patch::<Pod>(plane, "free", json!({"metadata": {"labels": {"app": "other"}}})).await;
             }
             .boxed()
         },
+        node: Some("node-1"),
         invariant: anything,
         outcome: |state| {
             let owned = |pod: &Value| pod["metadata"]["ownerReferences"][0]["kind"] == "ReplicaSet";
@@ -95,18 +98,19 @@ fn free_pods_are_adopted_and_strangers_are_let_go() {
 
 #[test]
 fn a_refusal_is_said_and_taken_back() {
-    exhaust(&Tale {
+    exhaust(&Story {
         name: "replica_set::a_refusal_is_said_and_taken_back",
         controllers: "replicaset",
         drive: |plane| {
             async {
                 // Nothing can be made without the service account.
-                create(plane, set("ReplicaSet", 1)).await;
+                create::<ReplicaSet>(plane, set("ReplicaSet", 1)).await;
                 plane.advance(std::time::Duration::from_secs(5)).await;
                 plane.let_pods_into("default").await;
             }
             .boxed()
         },
+        node: Some("node-1"),
         invariant: anything,
         outcome: |state| {
             expect("pods", pods(state).len(), 1)?;
@@ -120,7 +124,7 @@ fn a_refusal_is_said_and_taken_back() {
 async fn a_refusal_is_told_in_a_condition_and_an_event() {
     let plane = ControlPlane::start().await;
     let _controllers = spawn(&plane, "replicaset");
-    create(&plane, set("ReplicaSet", 3)).await;
+    create::<ReplicaSet>(&plane, set("ReplicaSet", 3)).await;
     plane.advance(std::time::Duration::from_secs(5)).await;
     let said = status(&plane.state(), "replicasets")["conditions"][0].clone();
     let facts = ["type", "status", "reason", "lastTransitionTime"].map(|name| said[name].as_str().unwrap_or_default());
@@ -139,7 +143,7 @@ async fn a_refusal_is_told_in_a_condition_and_an_event() {
 
 #[test]
 fn available_is_who_was_ready_for_long_enough() {
-    exhaust(&Tale {
+    exhaust(&Story {
         name: "replica_set::available_is_who_was_ready_for_long_enough",
         controllers: "replicaset",
         drive: |plane| {
@@ -147,7 +151,7 @@ fn available_is_who_was_ready_for_long_enough() {
                 plane.let_pods_into("default").await;
                 let mut set = set("ReplicaSet", 1);
                 set["spec"]["minReadySeconds"] = json!(600);
-                create(plane, set).await;
+                create::<ReplicaSet>(plane, set).await;
                 // The pod is ready after two seconds.
                 plane.advance(std::time::Duration::from_secs(400)).await;
                 let said = status(&plane.state(), "replicasets");
@@ -156,6 +160,7 @@ fn available_is_who_was_ready_for_long_enough() {
             }
             .boxed()
         },
+        node: Some("node-1"),
         invariant: anything,
         outcome: |state| expect("available", status(state, "replicasets")["availableReplicas"].clone(), 1),
     })
@@ -164,20 +169,21 @@ fn available_is_who_was_ready_for_long_enough() {
 
 #[test]
 fn replication_controllers_do_the_same() {
-    exhaust(&Tale {
+    exhaust(&Story {
         name: "replica_set::replication_controllers_do_the_same",
         controllers: "replicationcontroller",
         drive: |plane| {
             async {
                 plane.let_pods_into("default").await;
-                create(plane, set("ReplicationController", 2)).await;
+                create::<ReplicationController>(plane, set("ReplicationController", 2)).await;
                 plane.settle().await.unwrap();
                 delete_one_pod(plane).await;
                 plane.settle().await.unwrap();
-                patch(plane, "v1", "ReplicationController", "web", json!({"spec": {"replicas": 1}})).await;
+                patch::<ReplicationController>(plane, "web", json!({"spec": {"replicas": 1}})).await;
             }
             .boxed()
         },
+        node: Some("node-1"),
         invariant: anything,
         outcome: |state| {
             expect("pods", state.objects("", "pods").len(), 1)?;

@@ -2,13 +2,14 @@
 
 use std::sync::{Arc, Mutex};
 
+use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 use setpoint_runtime::cache::{Event, Informer, InformerOptions, Target};
 use setpoint_testkit::{ControlPlane, Kubelet};
 
 use crate::process::spawn;
-use crate::tale::{create, expect, patch, template};
+use crate::story::{create, expect, patch, template};
 
 /// What is seen of all pods after every single change of one.
 #[derive(Default)]
@@ -61,13 +62,16 @@ async fn ten_replicas_are_never_fewer_than_eight_nor_more_than_thirteen() {
     tokio::spawn(async move { watching.run_until(std::future::pending()).await });
 
     let spec = json!({"replicas": 10, "selector": {"matchLabels": {"app": "web"}}, "template": template("web:1")});
-    create(&plane, json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec}))
-        .await;
+    create::<Deployment>(
+        &plane,
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec}),
+    )
+    .await;
     plane.settle().await.unwrap();
     assert_eq!(seen.lock().unwrap().look(), (0, 10));
 
     for image in ["web:2", "web:3"] {
-        patch(&plane, "apps/v1", "Deployment", "web", json!({"spec": {"template": template(image)}})).await;
+        patch::<Deployment>(&plane, "web", json!({"spec": {"template": template(image)}})).await;
         plane.settle().await.unwrap();
         let (fewest, most) = seen.lock().unwrap().look();
         assert!(fewest >= 8, "{fewest} were available");
@@ -78,11 +82,11 @@ async fn ten_replicas_are_never_fewer_than_eight_nor_more_than_thirteen() {
     }
 
     // In the middle of a rollout it becomes larger, then its template changes again.
-    patch(&plane, "apps/v1", "Deployment", "web", json!({"spec": {"template": template("web:4")}})).await;
+    patch::<Deployment>(&plane, "web", json!({"spec": {"template": template("web:4")}})).await;
     plane.advance(std::time::Duration::from_millis(2500)).await;
-    patch(&plane, "apps/v1", "Deployment", "web", json!({"spec": {"replicas": 20}})).await;
+    patch::<Deployment>(&plane, "web", json!({"spec": {"replicas": 20}})).await;
     plane.advance(std::time::Duration::from_millis(500)).await;
-    patch(&plane, "apps/v1", "Deployment", "web", json!({"spec": {"template": template("web:5")}})).await;
+    patch::<Deployment>(&plane, "web", json!({"spec": {"template": template("web:5")}})).await;
     plane.settle().await.unwrap();
     let (fewest, most) = seen.lock().unwrap().look();
     assert!(fewest >= 8, "{fewest} were available");
@@ -112,10 +116,13 @@ async fn recreation_never_has_old_and_new_pods_at_once() {
     tokio::spawn(async move { watching.run_until(std::future::pending()).await });
     let spec = json!({"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": template("web:1"),
         "strategy": {"type": "Recreate"}, "revisionHistoryLimit": 0});
-    create(&plane, json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec}))
-        .await;
+    create::<Deployment>(
+        &plane,
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec}),
+    )
+    .await;
     plane.settle().await.unwrap();
-    patch(&plane, "apps/v1", "Deployment", "web", json!({"spec": {"template": template("web:2")}})).await;
+    patch::<Deployment>(&plane, "web", json!({"spec": {"template": template("web:2")}})).await;
     plane.settle().await.unwrap();
     let images: Vec<_> = pods.lister().snapshot().iter().map(|pod| image(pod)).collect();
     assert_eq!(images, vec![Some("web:2".to_owned()); 3]);

@@ -189,7 +189,7 @@ fn a_partition_holds_pods_back_and_an_undo_takes_the_old_revision_again() {
             is_complete(state, 2)?;
             expect("images", images(state), vec!["web:1".to_owned(); 2])?;
             let revisions = state.objects("apps", "controllerrevisions");
-            expect("revisions", revisions.iter().map(|one| one["revision"].as_i64()).collect(), vec![Some(3)])
+            expect("revisions", revisions.iter().map(|one| one["revision"].as_i64()).collect::<Vec<_>>(), vec![Some(3)])
         },
         ..STORY
     };

@@ -6,7 +6,7 @@ use kube::Resource;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 use setpoint_testkit::{ControlPlane, Kubelet, Process, Scenario, State};
 
 use crate::process::controllers;
@@ -51,9 +51,16 @@ impl Scenario for Story {
         (self.outcome)(state)
     }
 
-    /// Names that the server made up differ between two runs: what has one is looked at by the outcome.
-    fn view(&self, object: Value) -> Option<Value> {
-        object["metadata"]["generateName"].is_null().then_some(object)
+    /// Names that the server made up differ between two runs: what has one is looked at by the outcome. Conditions are in the
+    /// order in which they last changed.
+    fn view(&self, mut object: Value) -> Option<Value> {
+        if !object["metadata"]["generateName"].is_null() {
+            return None;
+        }
+        if let Some(conditions) = object["status"]["conditions"].as_array_mut() {
+            conditions.sort_by_key(|condition| condition["type"].to_string());
+        }
+        Some(object)
     }
 }
 
@@ -85,7 +92,11 @@ where
 }
 
 /// Fails with what is there unless it is what should be.
-pub fn expect<T: PartialEq + std::fmt::Debug>(what: &str, found: T, wanted: T) -> Result<(), String> {
+pub fn expect<T: PartialEq<U> + std::fmt::Debug, U: std::fmt::Debug>(
+    what: &str,
+    found: T,
+    wanted: U,
+) -> Result<(), String> {
     if found == wanted { Ok(()) } else { Err(format!("{what}: {found:?} instead of {wanted:?}")) }
 }
 
@@ -104,4 +115,17 @@ pub fn is_ready(pod: &Value) -> bool {
     let conditions = pod.pointer("/status/conditions").and_then(Value::as_array);
     let is_ready = |condition: &Value| condition["type"] == "Ready" && condition["status"] == "True";
     pod["metadata"]["deletionTimestamp"].is_null() && conditions.is_some_and(|all| all.iter().any(is_ready))
+}
+
+/// A template of pods with an image.
+pub fn template(image: &str) -> Value {
+    json!({"metadata": {"labels": {"app": "web"}}, "spec": {
+        "terminationGracePeriodSeconds": 1, "containers": [{"name": "web", "image": image}]}})
+}
+
+/// The pods that are there and not about to go.
+pub fn pods(state: &State) -> Vec<Value> {
+    let mut pods = state.objects("", "pods");
+    pods.retain(|pod| pod["metadata"]["deletionTimestamp"].is_null());
+    pods
 }
