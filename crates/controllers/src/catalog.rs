@@ -8,9 +8,9 @@ use setpoint_runtime::manager::ManagerError;
 use crate::Wiring;
 use crate::{
     certificates, cluster_role_aggregation, cron_job, daemon_set, deployment, disruption, endpoint_slice,
-    endpoint_slice_mirroring, endpoints, garbage_collector, job, namespace, node_lifecycle, persistent_volume, pod_gc,
-    replica_set, replication_controller, resource_quota, root_ca, service_account, stateful_set, taint_eviction,
-    ttl_after_finished, volume_protection,
+    endpoint_slice_mirroring, endpoints, garbage_collector, horizontal_pod_autoscaler, job, namespace, node_lifecycle,
+    persistent_volume, pod_gc, replica_set, replication_controller, resource_quota, root_ca, service_account,
+    service_account_token, stateful_set, taint_eviction, ttl_after_finished, volume_protection,
 };
 
 /// One controller.
@@ -48,6 +48,11 @@ pub const ALL: &[Entry] = &[
         add: endpoint_slice_mirroring::add,
     },
     Entry { name: "garbage-collector-controller", alias: "garbagecollector", add: garbage_collector::add },
+    Entry {
+        name: "horizontal-pod-autoscaler-controller",
+        alias: "horizontalpodautoscaling",
+        add: horizontal_pod_autoscaler::add,
+    },
     Entry { name: "job-controller", alias: "job", add: job::add },
     Entry { name: "namespace-controller", alias: "namespace", add: namespace::add },
     Entry { name: "node-lifecycle-controller", alias: "nodelifecycle", add: node_lifecycle::add },
@@ -72,6 +77,7 @@ pub const ALL: &[Entry] = &[
     Entry { name: "resourcequota-controller", alias: "resourcequota", add: resource_quota::add },
     Entry { name: "root-ca-certificate-publisher-controller", alias: "root-ca-cert-publisher", add: root_ca::add },
     Entry { name: "serviceaccount-controller", alias: "serviceaccount", add: service_account::add },
+    Entry { name: "serviceaccount-token-controller", alias: "serviceaccount-token", add: service_account_token::add },
     Entry { name: "statefulset-controller", alias: "statefulset", add: stateful_set::add },
     Entry { name: "taint-eviction-controller", alias: "taint-eviction", add: taint_eviction::add },
     Entry { name: "ttl-after-finished-controller", alias: "ttl-after-finished", add: ttl_after_finished::add },

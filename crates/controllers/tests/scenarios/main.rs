@@ -8,6 +8,7 @@ mod deployment;
 mod disruption;
 mod endpoints;
 mod garbage_collector;
+mod horizontal_pod_autoscaler;
 mod job;
 mod namespace;
 mod narrow;

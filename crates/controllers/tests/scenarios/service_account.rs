@@ -1,48 +1,195 @@
-//! Every namespace has its service account.
+//! Every namespace has its service account, and tokens go with theirs.
 
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
-use kube::api::{Api, DeleteParams, PostParams};
+use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use setpoint_testkit::{ControlPlane, Process, Scenario, State};
 
 use crate::process::{controllers, exhaust};
+use crate::story::{create, expect, names};
 
-/// Two namespaces are made, and somebody deletes the account of one.
-struct AccountsComeBack;
+struct Accounts {
+    name: &'static str,
+    controller: &'static str,
+    drive: for<'a> fn(&'a ControlPlane) -> BoxFuture<'a, ()>,
+    outcome: fn(&State) -> Result<(), String>,
+}
 
-impl Scenario for AccountsComeBack {
+impl Scenario for Accounts {
     fn name(&self) -> &'static str {
-        "service_account::accounts_come_back"
+        self.name
     }
 
     fn process(&self, process: Process) -> BoxFuture<'static, ()> {
-        controllers(process, "serviceaccount-controller")
+        controllers(process, self.controller)
     }
 
     fn drive<'a>(&'a self, plane: &'a ControlPlane) -> BoxFuture<'a, ()> {
-        Box::pin(async {
-            let namespaces: Api<Namespace> = Api::all(plane.client());
-            for name in ["one", "two"] {
-                let namespace = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
-                namespaces.create(&PostParams::default(), &namespace).await.unwrap();
-            }
-            plane.settle().await.unwrap();
-            let accounts: Api<ServiceAccount> = Api::namespaced(plane.client(), "one");
-            accounts.delete("default", &DeleteParams::default()).await.unwrap();
-        })
+        (self.drive)(plane)
     }
 
     fn outcome(&self, state: &State) -> Result<(), String> {
-        for namespace in ["one", "two", "default", "kube-system"] {
-            let account: Option<Value> = state.object("", "serviceaccounts", namespace, "default");
-            account.ok_or_else(|| format!("{namespace} has no account"))?;
-        }
-        Ok(())
+        (self.outcome)(state)
     }
+}
+
+async fn found(plane: &ControlPlane, namespace: &str) {
+    let namespaces: Api<Namespace> = Api::all(plane.client());
+    let namespace = serde_json::from_value(json!({"metadata": {"name": namespace}})).unwrap();
+    namespaces.create(&PostParams::default(), &namespace).await.unwrap();
+}
+
+fn has_account(state: &State, namespace: &str) -> bool {
+    state.object("", "serviceaccounts", namespace, "default").is_some()
 }
 
 #[test]
 fn accounts_come_back() {
-    exhaust(&AccountsComeBack).assert();
+    exhaust(&Accounts {
+        name: "service_account::accounts_come_back",
+        controller: "serviceaccount-controller",
+        drive: |plane| {
+            async {
+                found(plane, "one").await;
+                found(plane, "two").await;
+                plane.settle().await.unwrap();
+                let accounts: Api<ServiceAccount> = Api::namespaced(plane.client(), "one");
+                accounts.delete("default", &DeleteParams::default()).await.unwrap();
+            }
+            .boxed()
+        },
+        outcome: |state| {
+            let lacking = ["one", "two", "default", "kube-system"];
+            let lacking: Vec<_> = lacking.into_iter().filter(|namespace| !has_account(state, namespace)).collect();
+            expect("namespaces without an account", lacking, Vec::<&str>::new())
+        },
+    })
+    .assert();
+}
+
+#[test]
+fn a_namespace_that_goes_gets_none() {
+    exhaust(&Accounts {
+        name: "service_account::a_namespace_that_goes_gets_none",
+        controller: "serviceaccount-controller",
+        drive: |plane| {
+            async {
+                found(plane, "going").await;
+                plane.settle().await.unwrap();
+                // Nobody runs here who would finish this, so the namespace is about to go for ever.
+                let namespaces: Api<Namespace> = Api::all(plane.client());
+                namespaces.delete("going", &DeleteParams::default()).await.unwrap();
+                let accounts: Api<ServiceAccount> = Api::namespaced(plane.client(), "going");
+                accounts.delete("default", &DeleteParams::default()).await.unwrap();
+            }
+            .boxed()
+        },
+        outcome: |state| expect("an account", has_account(state, "going"), false),
+    })
+    .assert();
+}
+
+#[test]
+fn an_account_that_was_changed_stays_as_it_is() {
+    exhaust(&Accounts {
+        name: "service_account::an_account_that_was_changed_stays_as_it_is",
+        controller: "serviceaccount-controller",
+        drive: |plane| {
+            async {
+                plane.settle().await.unwrap();
+                let accounts: Api<ServiceAccount> = Api::default_namespaced(plane.client());
+                let quiet = Patch::Merge(json!({"automountServiceAccountToken": false}));
+                accounts.patch("default", &PatchParams::default(), &quiet).await.unwrap();
+            }
+            .boxed()
+        },
+        outcome: |state| {
+            let account = state.object("", "serviceaccounts", "default", "default").unwrap_or_default();
+            expect("it", account["automountServiceAccountToken"].clone(), Value::Bool(false))
+        },
+    })
+    .assert();
+}
+
+async fn token(plane: &ControlPlane, name: &str, kind: &str, account: &str, uid: &str) {
+    let annotations = json!({"kubernetes.io/service-account.name": account, "kubernetes.io/service-account.uid": uid});
+    create::<Secret>(plane, json!({"metadata": {"name": name, "annotations": annotations}, "type": kind})).await;
+}
+
+async fn account(plane: &ControlPlane, name: &str) -> String {
+    create::<ServiceAccount>(plane, json!({"metadata": {"name": name}})).await;
+    let accounts: Api<ServiceAccount> = Api::default_namespaced(plane.client());
+    accounts.get(name).await.unwrap().metadata.uid.unwrap()
+}
+
+const TOKEN: &str = "kubernetes.io/service-account-token";
+
+fn secrets(state: &State) -> Vec<String> {
+    names(&state.objects("", "secrets"))
+}
+
+#[test]
+fn a_token_goes_with_its_account() {
+    exhaust(&Accounts {
+        name: "service_account::a_token_goes_with_its_account",
+        controller: "serviceaccount-token-controller",
+        drive: |plane| {
+            async {
+                let (robot, other) = (account(plane, "robot").await, account(plane, "other").await);
+                token(plane, "of-robot", TOKEN, "robot", &robot).await;
+                token(plane, "of-other", TOKEN, "other", &other).await;
+                token(plane, "no-token", "Opaque", "robot", &robot).await;
+                plane.settle().await.unwrap();
+                expect("before", secrets(&plane.state()).len(), 3).unwrap();
+                let accounts: Api<ServiceAccount> = Api::default_namespaced(plane.client());
+                accounts.delete("robot", &DeleteParams::default()).await.unwrap();
+            }
+            .boxed()
+        },
+        outcome: |state| expect("secrets", secrets(state), ["no-token", "of-other"].map(str::to_owned).to_vec()),
+    })
+    .assert();
+}
+
+#[test]
+fn a_token_of_an_earlier_account_of_the_name_goes() {
+    exhaust(&Accounts {
+        name: "service_account::a_token_of_an_earlier_account_of_the_name_goes",
+        controller: "serviceaccount-token-controller",
+        drive: |plane| {
+            async {
+                let earlier = account(plane, "robot").await;
+                let accounts: Api<ServiceAccount> = Api::default_namespaced(plane.client());
+                accounts.delete("robot", &DeleteParams::default()).await.unwrap();
+                let later = account(plane, "robot").await;
+                token(plane, "of-later", TOKEN, "robot", &later).await;
+                token(plane, "of-earlier", TOKEN, "robot", &earlier).await;
+            }
+            .boxed()
+        },
+        outcome: |state| expect("secrets", secrets(state), vec!["of-later".to_owned()]),
+    })
+    .assert();
+}
+
+#[test]
+fn a_token_of_nobody_goes_and_one_that_does_not_say_which_stays() {
+    exhaust(&Accounts {
+        name: "service_account::a_token_of_nobody_goes_and_one_that_does_not_say_which_stays",
+        controller: "serviceaccount-token-controller",
+        drive: |plane| {
+            async {
+                account(plane, "robot").await;
+                let annotations = json!({"kubernetes.io/service-account.name": "robot"});
+                let metadata = json!({"name": "of-any", "annotations": annotations});
+                create::<Secret>(plane, json!({"metadata": metadata, "type": TOKEN})).await;
+                token(plane, "of-nobody", TOKEN, "nobody", "fake").await;
+            }
+            .boxed()
+        },
+        outcome: |state| expect("secrets", secrets(state), vec!["of-any".to_owned()]),
+    })
+    .assert();
 }
