@@ -127,7 +127,7 @@ async fn may(context: &Context, request: &Request, right: &str) -> Result<bool, 
 }
 
 fn is_unanswered(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.code == 501)
+    matches!(error, kube::Error::Api(status) if [404, 405, 501].contains(&status.code))
 }
 
 async fn sign(context: Context, requests: Informer<Request>, signer: Signer, key: Key) -> Result<Action, Error> {

@@ -6,9 +6,9 @@ use futures_util::future::BoxFuture;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
-use setpoint_testkit::{ControlPlane, Process, Scenario, State};
+use setpoint_testkit::{ControlPlane, Limits, Process, Scenario, State};
 
-use crate::process::{controllers, exhaust};
+use crate::process::{controllers, exhaust, exhaust_with};
 
 const REQUEST: &[u8] = include_bytes!("certificates/request.pem");
 const NODE_CLIENT: &str = "kubernetes.io/kube-apiserver-client-kubelet";
@@ -83,8 +83,7 @@ impl Scenario for Asked {
 
 #[test]
 fn what_is_approved_is_signed() {
-    let limits = setpoint_testkit::Limits { still: Duration::from_secs(1200), ..setpoint_testkit::Limits::default() };
-    setpoint_testkit::exhaust_with(&Asked, 0, limits).assert();
+    exhaust_with(&Asked, 0, Limits { still: Duration::from_secs(1200), ..Limits::default() }).assert();
 }
 
 /// What was decided goes after an hour, what wasn't after a day.
@@ -125,4 +124,42 @@ impl Scenario for Old {
 #[test]
 fn old_requests_go() {
     exhaust(&Old).assert();
+}
+
+/// A request that is denied, one that somebody else's signer answered, one that can't be read: none is signed or lost.
+struct Refused;
+
+impl Scenario for Refused {
+    fn name(&self) -> &'static str {
+        "certificates::what_is_denied_is_never_signed"
+    }
+
+    fn process(&self, process: Process) -> BoxFuture<'static, ()> {
+        controllers(process, ALL)
+    }
+
+    fn drive<'a>(&'a self, plane: &'a ControlPlane) -> BoxFuture<'a, ()> {
+        Box::pin(async {
+            ask(plane, "denied", NODE_CLIENT, &["client auth", "digital signature"]).await;
+            decide(plane, "denied", "Denied").await;
+            ask(plane, "foreign", "example.com/signer", &["client auth"]).await;
+            decide(plane, "foreign", "Approved").await;
+            let certificate = k8s_openapi::ByteString(include_bytes!("certificates/certificate.pem").to_vec());
+            let signed = Patch::Merge(json!({"status": {"certificate": certificate}}));
+            requests(plane).patch_status("foreign", &PatchParams::default(), &signed).await.unwrap();
+        })
+    }
+
+    fn outcome(&self, state: &State) -> Result<(), String> {
+        let (denied, foreign) = (of(state, "denied"), of(state, "foreign"));
+        let right = !denied["status"]["certificate"].is_string()
+            && !has(&denied, "Approved")
+            && foreign["status"]["certificate"].is_string();
+        if right { Ok(()) } else { Err(format!("{denied} {foreign}")) }
+    }
+}
+
+#[test]
+fn what_is_denied_is_never_signed() {
+    exhaust_with(&Refused, 0, Limits { still: Duration::from_secs(1200), ..Limits::default() }).assert();
 }

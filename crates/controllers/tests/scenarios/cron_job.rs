@@ -8,7 +8,7 @@ use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use setpoint_testkit::{ControlPlane, Process, Scenario, State};
 
-use crate::process::{controllers, exhaust};
+use crate::process::{controllers, exhaust, spawn};
 
 /// A Job every ten minutes for half an hour, which is never done.
 struct Ticking {
@@ -81,4 +81,29 @@ fn while_one_runs_no_other_is_started() {
 #[test]
 fn a_new_one_replaces_the_old() {
     exhaust(&Ticking { name: "cron_job::a_new_one_replaces_the_old", policy: "Replace", jobs: 1 }).assert();
+}
+
+/// At half past two in New York there is one night in the year without that time.
+#[tokio::test(start_paused = true)]
+async fn a_year_of_nights_across_the_changes_of_clocks() {
+    let plane = ControlPlane::start().await;
+    let _controllers = spawn(&plane, "cronjob-controller");
+    let cron_jobs: Api<CronJob> = Api::default_namespaced(plane.client());
+    let cron = tick("30 2 * * *", "America/New_York", "Allow");
+    cron_jobs.create(&PostParams::default(), &cron).await.unwrap();
+    plane.advance(Duration::from_secs(365 * 24 * 3600)).await;
+    let mut starts: Vec<String> = plane.state().objects("batch", "jobs").iter().map(start_of).collect();
+    starts.sort();
+    assert_eq!(starts.len(), 364);
+    let near = |date: &str| starts.iter().filter(|start| start.starts_with(date)).cloned().collect::<Vec<_>>();
+    assert_eq!(near("2026-03-07"), ["2026-03-07T02:30:00-05:00"]);
+    assert!(near("2026-03-08").is_empty(), "the clock goes from two to three");
+    assert_eq!(near("2026-03-09"), ["2026-03-09T02:30:00-04:00"]);
+    assert_eq!(near("2026-10-31"), ["2026-10-31T02:30:00-04:00"]);
+    assert_eq!(near("2026-11-01"), ["2026-11-01T02:30:00-05:00"]);
+}
+
+fn start_of(job: &Value) -> String {
+    let annotation = &job["metadata"]["annotations"]["batch.kubernetes.io/cronjob-scheduled-timestamp"];
+    annotation.as_str().unwrap_or_default().to_owned()
 }

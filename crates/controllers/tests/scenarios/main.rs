@@ -9,6 +9,7 @@ mod disruption;
 mod endpoints;
 mod garbage_collector;
 mod horizontal_pod_autoscaler;
+mod idle;
 mod job;
 mod namespace;
 mod narrow;

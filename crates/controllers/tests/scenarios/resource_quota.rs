@@ -1,13 +1,14 @@
 //! Quotas say what is used.
 
 use futures_util::future::BoxFuture;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, ResourceQuota, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, ResourceQuota, Service};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use setpoint_testkit::{ControlPlane, Process, Scenario, State};
 
 use crate::nodes;
 use crate::process::{controllers, exhaust_with};
+use crate::story::create;
 
 async fn quota(plane: &ControlPlane, name: &str, spec: Value) {
     let quotas: Api<ResourceQuota> = Api::namespaced(plane.client(), "default");
@@ -77,4 +78,92 @@ impl Scenario for ComeAndGo {
 #[test]
 fn quotas_say_what_is_used() {
     exhaust_with(&ComeAndGo, 0, nodes::limits()).assert();
+}
+
+struct Counted {
+    name: &'static str,
+    drive: for<'a> fn(&'a ControlPlane) -> BoxFuture<'a, ()>,
+    outcome: fn(&State) -> Result<(), String>,
+}
+
+impl Scenario for Counted {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn prepare<'a>(&'a self, plane: &'a ControlPlane) -> BoxFuture<'a, ()> {
+        Box::pin(plane.let_pods_into("default"))
+    }
+
+    fn process(&self, process: Process) -> BoxFuture<'static, ()> {
+        controllers(process, "resourcequota-controller")
+    }
+
+    fn drive<'a>(&'a self, plane: &'a ControlPlane) -> BoxFuture<'a, ()> {
+        (self.drive)(plane)
+    }
+
+    fn outcome(&self, state: &State) -> Result<(), String> {
+        (self.outcome)(state)
+    }
+}
+
+#[test]
+fn claims_and_services_count_by_what_they_ask_for() {
+    let counted = Counted {
+        name: "resource_quota::claims_and_services_count_by_what_they_ask_for",
+        drive: |plane| {
+            Box::pin(async {
+                let hard =
+                    json!({"requests.storage": "10Gi", "persistentvolumeclaims": "5", "services.nodeports": "5"});
+                quota(plane, "all", json!({"hard": hard})).await;
+                let resources = json!({"requests": {"storage": "2Gi"}});
+                for name in ["a", "b"] {
+                    let spec = json!({"accessModes": ["ReadWriteOnce"], "resources": resources});
+                    create::<PersistentVolumeClaim>(plane, json!({"metadata": {"name": name}, "spec": spec})).await;
+                }
+                let spec = json!({"type": "NodePort", "ports": [{"name": "a", "port": 80}, {"name": "b", "port": 81}]});
+                create::<Service>(plane, json!({"metadata": {"name": "s"}, "spec": spec})).await;
+                plane.settle().await.unwrap();
+                let claims: Api<PersistentVolumeClaim> = Api::default_namespaced(plane.client());
+                claims.delete("b", &DeleteParams::default()).await.unwrap();
+                let inside = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+                // Nobody else lets it go here.
+                let _ = claims.patch("b", &PatchParams::default(), &inside).await;
+            })
+        },
+        outcome: |state| {
+            let used = json!({"requests.storage": "2Gi", "persistentvolumeclaims": "1", "services.nodeports": "2"});
+            expect(state, "all", used)
+        },
+    };
+    exhaust_with(&counted, 0, nodes::limits()).assert();
+}
+
+#[test]
+fn a_quota_that_is_made_later_counts_what_is_there() {
+    let counted = Counted {
+        name: "resource_quota::a_quota_that_is_made_later_counts_what_is_there",
+        drive: |plane| {
+            Box::pin(async {
+                let memory = json!({"resources": {"requests": {"memory": "64Mi"}, "limits": {"memory": "128Mi"}}});
+                let container = |name: &str| json!({"name": name, "image": "i", "resources": memory["resources"]});
+                nodes::place(plane, "a", "n", json!({"spec": {"containers": [container("c"), container("d")]}})).await;
+                quota(plane, "late", json!({"hard": {"requests.memory": "1Gi", "limits.memory": "1Gi", "pods": "1"}}))
+                    .await;
+                plane.settle().await.unwrap();
+                let quotas: Api<ResourceQuota> = Api::default_namespaced(plane.client());
+                quotas.delete("late", &DeleteParams::default()).await.unwrap();
+                quota(plane, "later", json!({"hard": {"pods": "1"}, "scopes": ["NotBestEffort"]})).await;
+            })
+        },
+        outcome: |state| {
+            let gone = state.object("", "resourcequotas", "default", "late").is_none();
+            if !gone {
+                return Err("a quota came back".to_owned());
+            }
+            expect(state, "later", json!({"pods": "1"}))
+        },
+    };
+    exhaust_with(&counted, 0, nodes::limits()).assert();
 }
