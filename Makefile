@@ -40,6 +40,7 @@ bench: ## all benchmarks, one line of figures each
 	cargo bench -p setpoint-runtime --bench runtime
 	cargo bench -p setpoint-controllers --bench collector
 	cargo bench -p setpoint-scheduler --bench scheduler
+	cargo bench -p setpoint-controllers --bench workloads
 	cargo bench -p setpoint-testkit --bench kit
 	cargo bench -p setpoint --bench api
 	cargo bench -p setpoint --bench cluster
