@@ -58,8 +58,7 @@ async fn reconcile(
     let preconditions = Some(Preconditions { uid, resource_version: None });
     let api: Api<Secret> = Api::namespaced(context.client().clone(), namespace);
     match api.delete(key.name(), &DeleteParams { preconditions, ..DeleteParams::default() }).await {
-        // Another of the same name is looked at by itself.
-        Err(error) if retry::is_not_found(&error) || retry::is_conflict(&error) => Ok(Action::done()),
+        Err(error) if retry::is_not_found(&error) => Ok(Action::done()),
         other => Ok(other.map(|_| Action::done())?),
     }
 }

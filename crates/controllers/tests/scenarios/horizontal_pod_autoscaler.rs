@@ -145,8 +145,8 @@ fn pods_become_more_by_what_they_use_and_fewer_when_that_lasts() {
                 ]))
                 .unwrap();
                 uses(plane, "20m").await;
-                plane.settle().await.unwrap();
-                expect("held", said(&plane.state())[0].clone(), "AbleToScale=True ScaleDownStabilized".to_owned()).unwrap();
+                plane.advance(Duration::from_secs(60)).await;
+                expect("held", replicas(&plane.state()), 6).unwrap();
                 plane.advance(Duration::from_secs(600)).await;
             }
             .boxed()

@@ -23,7 +23,8 @@ use crate::story::{create, expect};
 struct Idle;
 
 fn template(app: &str) -> Value {
-    json!({"metadata": {"labels": {"app": app}}, "spec": {"containers": [{"name": "c", "image": "i"}]}})
+    json!({"metadata": {"labels": {"app": app}}, "spec": {
+        "automountServiceAccountToken": false, "containers": [{"name": "c", "image": "i"}]}})
 }
 
 fn spec(app: &str, more: Value) -> Value {
