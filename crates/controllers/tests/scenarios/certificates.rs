@@ -140,7 +140,7 @@ impl Scenario for Refused {
 
     fn drive<'a>(&'a self, plane: &'a ControlPlane) -> BoxFuture<'a, ()> {
         Box::pin(async {
-            ask(plane, "denied", NODE_CLIENT, &["client auth", "digital signature"]).await;
+            ask(plane, "denied", "kubernetes.io/kube-apiserver-client", &["client auth"]).await;
             decide(plane, "denied", "Denied").await;
             ask(plane, "foreign", "example.com/signer", &["client auth"]).await;
             decide(plane, "foreign", "Approved").await;
