@@ -36,13 +36,14 @@ pub struct Config {
     all: Settings,
     election: ElectionSettings,
     controllers: BTreeMap<String, Settings>,
+    parts: BTreeMap<String, serde_json::Value>,
 }
 
 impl Config {
     /// Reads and checks all sources.
     pub fn load(sources: &Sources) -> Result<Config, ConfigErrors> {
         let (assignments, mut errors) = sources.assignments();
-        let mut config = Config::default();
+        let mut config = Config { parts: sources.parts(), ..Config::default() };
         let (own, common): (Vec<_>, Vec<_>) = assignments.into_iter().partition(|it| it.controller.is_some());
         for assignment in common {
             match assignment.is_election() {
@@ -71,6 +72,11 @@ impl Config {
     /// The settings of all controllers that have none of their own; those of shared caches too.
     pub fn all(&self) -> &Settings {
         &self.all
+    }
+
+    /// What the file has for a part of the program that reads it itself; nothing unless the sources were told of it.
+    pub fn part(&self, key: &str) -> Option<&serde_json::Value> {
+        self.parts.get(key)
     }
 
     /// How the processes of the program choose a leader.

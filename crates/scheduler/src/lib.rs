@@ -46,7 +46,7 @@ use kube::Client;
 use setpoint_runtime::events;
 use setpoint_runtime::manager::{Manager, ManagerError};
 
-pub use profile::{Profile, Strategy, Weights};
+pub use profile::{Profile, Strategy, Weights, profiles};
 pub use simulation::{Decision, Simulation};
 
 /// What schedules pods that say nothing else.

@@ -30,7 +30,8 @@ pub async fn controllers(arguments: ControllersArguments) -> Result<(), Failure>
 /// `setpoint scheduler`.
 pub async fn scheduler(arguments: SchedulerArguments) -> Result<(), Failure> {
     let election = (!arguments.no_leader_election).then_some("setpoint-scheduler");
-    run(Part::Scheduler, &Config::default(), election, arguments.listen, &arguments.alone).await
+    let config = parts::config(arguments.config.as_deref())?;
+    run(parts::scheduler(&config)?, &config, election, arguments.listen, &arguments.alone).await
 }
 
 /// `setpoint node`. Every process has its own nodes: there is nothing to elect.

@@ -152,6 +152,9 @@ pub struct ControllersArguments {
 pub struct SchedulerArguments {
     #[command(flatten)]
     pub alone: AloneArguments,
+    /// A YAML or JSON file with the profiles of the scheduler
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// Where to serve /healthz, /readyz and /metrics
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:10259", value_parser = address)]
     pub listen: SocketAddr,

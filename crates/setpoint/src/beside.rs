@@ -32,11 +32,12 @@ pub struct Beside {
 impl Beside {
     /// Reads what is asked for.
     pub fn new(arguments: &UpArguments) -> Result<Beside, Failure> {
-        let mut parts = vec![Part::Controllers(arguments.controllers.clone()), Part::Scheduler];
+        let config = parts::config(arguments.config.as_deref())?;
+        let mut parts = vec![Part::Controllers(arguments.controllers.clone()), parts::scheduler(&config)?];
         if arguments.nodes > 0 {
             parts.push(Part::nodes(arguments.nodes));
         }
-        Ok(Beside { parts, config: parts::config(arguments.config.as_deref())? })
+        Ok(Beside { parts, config })
     }
 
     /// Runs them on a server in this process, which is known by a certificate, each as its own user, until it is time to leave.

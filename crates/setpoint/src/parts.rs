@@ -9,12 +9,16 @@ use setpoint_node::simulated;
 use setpoint_runtime::clock::{Chance, Clock};
 use setpoint_runtime::config::{Config, Sources};
 use setpoint_runtime::manager::{Manager, ManagerError, ManagerOptions};
+use setpoint_scheduler::Profile;
 
 use crate::failure::Failure;
 use crate::service::seed;
 
 /// What variables of the environment begin with that are settings.
 const PREFIX: &str = "SETPOINT";
+
+/// Where settings of the scheduler are in a file.
+const SCHEDULER_PART: &str = "scheduler";
 
 /// Who schedules.
 const SCHEDULER: &str = "kube-scheduler";
@@ -23,8 +27,8 @@ const SCHEDULER: &str = "kube-scheduler";
 pub enum Part {
     /// Those of the built-in controllers that are chosen.
     Controllers(Choice),
-    /// Pods to nodes.
-    Scheduler,
+    /// Pods to nodes, with these profiles.
+    Scheduler(Vec<Profile>),
     /// Simulated nodes.
     Nodes(simulated::Options),
 }
@@ -47,7 +51,9 @@ pub fn add(wiring: &Wiring<'_>, parts: &[Part]) -> Result<(), Failure> {
     let Wiring { manager, client_of, instance, .. } = wiring;
     let add = |part: &Part| match part {
         Part::Controllers(choice) => setpoint_controllers::add_to(wiring, choice),
-        Part::Scheduler => setpoint_scheduler::add_to(manager, &client_of(SCHEDULER), instance),
+        Part::Scheduler(profiles) => {
+            setpoint_scheduler::add_with_profiles(manager, &client_of(SCHEDULER), instance, profiles.clone())
+        }
         Part::Nodes(options) => simulated::add_to(manager, &client_of("simulated-nodes"), options.clone()),
     };
     parts.iter().try_for_each(add).map_err(|error: ManagerError| Failure::new("can't start", error))
@@ -55,12 +61,18 @@ pub fn add(wiring: &Wiring<'_>, parts: &[Part]) -> Result<(), Failure> {
 
 /// Settings from a file and from the environment.
 pub fn config(file: Option<&Path>) -> Result<Config, Failure> {
-    let mut sources = Sources::new().environment(PREFIX, std::env::vars());
+    let mut sources = Sources::new().part(SCHEDULER_PART).environment(PREFIX, std::env::vars());
     let what = || file.map_or("can't use the settings".to_owned(), |file| format!("can't use {}", file.display()));
     if let Some(file) = file {
         sources = sources.file(std::fs::read_to_string(file).map_err(|error| Failure::usage(what(), error))?);
     }
     Config::load(&sources).map_err(|error| Failure::usage(what(), error))
+}
+
+/// The scheduler with the profiles of a configuration.
+pub fn scheduler(config: &Config) -> Result<Part, Failure> {
+    let profiles = setpoint_scheduler::profiles(config.part(SCHEDULER_PART));
+    profiles.map(Part::Scheduler).map_err(|error| Failure::usage("can't use the settings", error))
 }
 
 /// Why parts stopped that nobody stopped.

@@ -1,5 +1,7 @@
 //! Where settings come from: each source is turned into assignments of values to keys.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use super::settings::{ElectionSettings, Settings};
@@ -15,6 +17,7 @@ pub struct Sources {
     prefix: String,
     environment: Vec<(String, String)>,
     flags: Vec<String>,
+    parts: Vec<String>,
 }
 
 /// One value for one key.
@@ -50,6 +53,22 @@ impl Sources {
         Sources { flags: flags.into_iter().collect(), ..self }
     }
 
+    /// What the file has under this key is read by a part of the program: [`Config::part`](super::Config::part).
+    #[must_use]
+    pub fn part(mut self, key: &str) -> Sources {
+        self.parts.push(key.to_owned());
+        self
+    }
+
+    /// What the file has for parts of the program; a file that can't be read has nothing.
+    pub(super) fn parts(&self) -> BTreeMap<String, Value> {
+        let text = self.file.as_deref().filter(|text| !self.parts.is_empty() && text.len() <= FILE_BYTES_MAX);
+        match text.map(serde_saphyr::from_str::<Value>) {
+            Some(Ok(Value::Object(fields))) => fields.into_iter().filter(|(key, _)| self.parts.contains(key)).collect(),
+            _ => BTreeMap::new(),
+        }
+    }
+
     pub(super) fn assignments(&self) -> (Vec<Assignment>, Vec<String>) {
         let (mut found, mut errors) = (Vec::new(), Vec::new());
         self.read_file(&mut found, &mut errors);
@@ -67,7 +86,7 @@ impl Sources {
         match serde_saphyr::from_str::<Value>(text) {
             Ok(Value::Null) => (),
             Ok(Value::Object(fields)) => {
-                for (key, value) in fields {
+                for (key, value) in fields.into_iter().filter(|(key, _)| !self.parts.contains(key)) {
                     flatten(key, value, found);
                 }
             }

@@ -151,3 +151,13 @@ fn every_key_is_documented_with_its_variable() {
         assert!(page.contains(&row), "docs/configuration.md has no row {row}");
     }
 }
+
+#[test]
+fn what_is_for_a_part_of_the_program_is_left_to_it() {
+    let file = "workers: 2\nscheduler: {profiles: [a]}\n";
+    let config = Config::load(&Sources::new().part("scheduler").file(file)).unwrap();
+    assert_eq!((config.all().workers, config.part("other")), (2, None));
+    assert_eq!(config.part("scheduler"), Some(&serde_json::json!({"profiles": ["a"]})));
+    let error = Config::load(&Sources::new().file(file)).unwrap_err();
+    assert!(error.to_string().starts_with("scheduler.profiles: unknown setting"), "{error}");
+}
