@@ -18,8 +18,14 @@
 //! | `simulated.setpoint.dev/` | what happens |
 //! |---|---|
 //! | `heartbeat: stopped` | the node is silent and does nothing, as if its power were cut |
+//! | `heartbeat: flapping` | the same every other minute |
+//! | `ready: "false"` | it lives and says that it can't run pods |
+//! | `pods-lost-at: 2026-01-02T03:04:05Z` | containers that ran at that moment are lost: they end with code 137 |
+//!
+//! A node takes no pod that doesn't fit: processors, memory, number of pods, host ports. It says so as real nodes do.
 
 mod addresses;
+mod admission;
 mod behaviour;
 mod command;
 mod container;

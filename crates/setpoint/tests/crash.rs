@@ -8,9 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::ConfigMap;
+use futures_util::StreamExt;
+use k8s_openapi::api::apps::v1::{Deployment, DeploymentStatus};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::Api;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use serde_json::json;
 use server::Server;
 use tokio::sync::Notify;
@@ -55,6 +57,54 @@ async fn no_answered_write_is_lost_when_the_server_is_killed() {
     let stored = list(&Api::default_namespaced(server.client().await)).await;
     writers.iter_mut().for_each(|writer| writer.compare(&stored, CYCLES));
     assert!(writers.iter().all(|writer| writer.turn >= CYCLES), "every writer writes in every cycle");
+}
+
+/// How many pods a rollout replaces.
+const REPLICAS: i32 = 9;
+
+#[tokio::test]
+async fn a_rollout_goes_on_after_the_whole_control_plane_was_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    let up = || Server::start_as(&["up", "--nodes", "3"], folder.path());
+    let mut server = up();
+    let api: Api<Deployment> = Api::default_namespaced(server.client().await);
+    let web = json!({"metadata": {"name": "web"}, "spec": {"replicas": REPLICAS, "selector": {"matchLabels": {"app": "web"}},
+        "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "web", "image": "web:1"}]}}}});
+    api.create(&PostParams::default(), &serde_json::from_value(web).unwrap()).await.unwrap();
+    until(&api, |status| status.available_replicas == Some(REPLICAS)).await;
+    let next = json!({"spec": {"template": {"spec": {"containers": [{"name": "web", "image": "web:2"}]}}}});
+    api.patch("web", &PatchParams::default(), &Patch::Strategic(next)).await.unwrap();
+    until(&api, |status| status.updated_replicas.is_some_and(|updated| updated < REPLICAS)).await;
+    server.kill();
+
+    let server = up();
+    let api: Api<Deployment> = Api::default_namespaced(server.client().await);
+    until(&api, |status| {
+        let counts = [status.replicas, status.updated_replicas, status.available_replicas];
+        counts == [Some(REPLICAS); 3] && status.terminating_replicas.unwrap_or_default() == 0
+    })
+    .await;
+    let pods: Api<Pod> = Api::default_namespaced(server.client().await);
+    let pods = pods.list(&ListParams::default()).await.unwrap().items;
+    let images: Vec<_> = pods.iter().filter_map(|pod| pod.spec.as_ref()?.containers[0].image.as_deref()).collect();
+    assert_eq!(images, ["web:2"; REPLICAS as usize]);
+    let addresses: std::collections::BTreeSet<_> =
+        pods.iter().filter_map(|pod| pod.status.as_ref()?.pod_ip.as_deref()).collect();
+    assert_eq!(addresses.len(), images.len(), "{addresses:?}");
+}
+
+/// Follows the deployment until its controller has seen what it asks for and its status is so.
+async fn until(api: &Api<Deployment>, is_so: impl Fn(&DeploymentStatus) -> bool) {
+    let parameters = WatchParams::default().fields("metadata.name=web").timeout(120);
+    let mut events = api.watch(&parameters, "0").await.unwrap().boxed();
+    while let Some(event) = events.next().await {
+        let (WatchEvent::Added(web) | WatchEvent::Modified(web)) = event.unwrap() else { continue };
+        let status = web.status.unwrap_or_default();
+        if status.observed_generation == web.metadata.generation && is_so(&status) {
+            return;
+        }
+    }
+    panic!("the watch ended before the deployment was as it should be");
 }
 
 /// Lets all writers write, kills the server after `kill_after` answers, and returns the writers once all have noticed.

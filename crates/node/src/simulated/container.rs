@@ -22,6 +22,9 @@ const FIRST_PAUSE: u64 = 1;
 /// How long a failed pull shows as an error before it shows as a pause.
 const PULL_ERROR: u64 = 10;
 
+/// The code of a container whose end nobody saw.
+const LOST_CODE: i32 = 137;
+
 /// Whether a container that ended starts again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restart {
@@ -60,6 +63,8 @@ pub struct Life<'a> {
     pub uid: &'a str,
     /// When its pod came to the node.
     pub begun: Timestamp,
+    /// What ran at this moment is lost.
+    pub lost: Option<Timestamp>,
     pub now: Timestamp,
 }
 
@@ -133,6 +138,8 @@ impl Life<'_> {
     ) -> (ContainerState, Option<Timestamp>) {
         let started = running.started_at.as_ref().map_or(self.now, |time| time.0);
         let end = self.behaviour.end.map(|end| (later(started, end.after), end.code));
+        let lost = self.lost.filter(|lost| started < *lost).map(|lost| (seconds(lost), LOST_CODE));
+        let end = end.into_iter().chain(lost).min_by_key(|(at, _)| *at);
         match end {
             Some((at, code)) if at <= self.now => {
                 let ended = self.end(status, started, at, code);

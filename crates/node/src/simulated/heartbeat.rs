@@ -8,6 +8,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{self, StreamExt};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
 use kube::core::PartialObjectMeta;
 use kube::{Client, Resource};
@@ -29,6 +30,8 @@ const LEASE_SECONDS: i32 = 40;
 const RENEWAL: Duration = Duration::from_secs(10);
 /// How often a node writes its conditions although nothing changed, in renewals.
 const RENEWALS_PER_STATUS: u64 = 30;
+/// How long a flapping node is there, and then away.
+const FLAP_SECONDS: i64 = 60;
 /// How many nodes speak at once.
 const AT_ONCE: usize = 16;
 
@@ -64,9 +67,33 @@ struct NodeMeta {
 }
 
 impl NodeView {
-    /// Whether the node does anything at all.
-    pub fn is_alive(&self) -> bool {
-        self.metadata.annotations.get(&format!("{ANNOTATIONS}heartbeat")) != Some("stopped")
+    /// Whether the node does anything at all now.
+    pub fn is_alive(&self, now: Timestamp) -> bool {
+        match self.chosen("heartbeat") {
+            Some("stopped") => false,
+            Some("flapping") => now.as_second().div_euclid(FLAP_SECONDS) % 2 == 0,
+            _ => true,
+        }
+    }
+
+    /// When a node that is silent now may do something again by itself.
+    pub fn wakes_at(&self, now: Timestamp) -> Option<Timestamp> {
+        let next = (now.as_second().div_euclid(FLAP_SECONDS) + 1).saturating_mul(FLAP_SECONDS);
+        (self.chosen("heartbeat") == Some("flapping")).then(|| Timestamp::from_second(next).unwrap_or(Timestamp::MAX))
+    }
+
+    /// Whether it says that it can run pods.
+    fn should_be_ready(&self) -> bool {
+        self.chosen("ready") != Some("false")
+    }
+
+    /// Containers that ran at this moment are lost.
+    pub fn pods_lost_at(&self) -> Option<Timestamp> {
+        self.chosen("pods-lost-at").and_then(|text| text.parse().ok())
+    }
+
+    fn chosen(&self, name: &str) -> Option<&str> {
+        self.metadata.annotations.get(&format!("{ANNOTATIONS}{name}"))
     }
 
     /// Whether the API says that the node is well: others may have written that they don't know.
@@ -179,11 +206,11 @@ impl Heart {
     async fn say(&self, beat: &Beat) {
         // A node that somebody deleted stays away until the next start, as a real one does.
         let Some(seen) = self.seen.lister().get(&self.nodes.name(beat.node)) else { return };
-        if !seen.is_alive() {
+        if !seen.is_alive(self.clock.wall()) {
             return;
         }
         self.renew(beat.node).await;
-        if beat.count.is_multiple_of(RENEWALS_PER_STATUS) || !seen.is_ready() {
+        if beat.count.is_multiple_of(RENEWALS_PER_STATUS) || seen.is_ready() != seen.should_be_ready() {
             self.write_status(beat.node).await;
         }
     }
@@ -234,7 +261,8 @@ impl Heart {
         let name = self.nodes.name(node);
         let nodes: Api<Node> = Api::all(self.client.clone());
         let Ok(Some(live)) = nodes.get_opt(&name).await else { return };
-        let mut wanted = conditions(self.clock.wall());
+        let is_ready = self.seen.lister().get(&name).is_none_or(|seen| seen.should_be_ready());
+        let mut wanted = conditions(self.clock.wall(), is_ready);
         let old = live.status.and_then(|status| status.conditions).unwrap_or_default();
         for condition in wanted.as_array_mut().into_iter().flatten() {
             let same = old.iter().find(|old| condition["type"] == *old.type_ && condition["status"] == *old.status);

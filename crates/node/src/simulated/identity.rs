@@ -5,8 +5,10 @@ use std::net::Ipv4Addr;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
+use setpoint_api::quantity::Quantity;
 
 use super::Options;
+use super::admission::Capacity;
 
 /// The annotations that choose what happens begin with this.
 pub const ANNOTATIONS: &str = "simulated.setpoint.dev/";
@@ -43,6 +45,16 @@ impl Nodes {
         let digits = name.strip_prefix(&*self.options.prefix)?.strip_prefix('-')?;
         let number: usize = digits.parse().ok()?;
         (number < self.options.count && self.name(number) == name).then_some(number)
+    }
+
+    /// What each node has for pods.
+    pub fn capacity(&self) -> Capacity {
+        let parsed = |text: &str| Quantity::parse(text).ok();
+        Capacity {
+            cpu: parsed(&self.options.cpu).map_or(i64::MAX, |it| it.milli_value()),
+            memory: parsed(&self.options.memory).map_or(i64::MAX, |it| it.value()),
+            pods: i64::from(self.options.pods),
+        }
     }
 
     /// The object that a node registers with.
@@ -93,7 +105,7 @@ impl Nodes {
             ],
             "allocatable": resources,
             "capacity": resources,
-            "conditions": conditions(now),
+            "conditions": conditions(now, true),
             "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
             "nodeInfo": {
                 "architecture": "amd64",
@@ -111,14 +123,17 @@ impl Nodes {
     }
 }
 
-/// The conditions of a node that is well.
-pub fn conditions(now: Timestamp) -> Value {
+/// The conditions of a node that is well, or that can't run pods.
+pub fn conditions(now: Timestamp, is_ready: bool) -> Value {
     let now = super::status::time(now);
     let all = [
         ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
         ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
         ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
-        ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
+        match is_ready {
+            true => ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
+            false => ("Ready", "False", "KubeletNotReady", "simulated: the node was told not to be ready"),
+        },
     ];
     let condition = |(kind, status, reason, message)| {
         json!({"type": kind, "status": status, "reason": reason, "message": message,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1 as core;
 use kube::Client;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
+use kube::api::{Api, DeleteParams, GetParams, Patch, PatchParams, Preconditions};
 use kube::core::{PartialObjectMeta, Request};
 use setpoint_runtime::cache::{Informer, InformerOptions, Target};
 use setpoint_runtime::controller::{Action, Context, Controller, ControllerOptions, Error};
@@ -13,9 +13,10 @@ use setpoint_runtime::manager::{Manager, ManagerError};
 use setpoint_runtime::{Key, retry};
 
 use super::addresses::Addresses;
+use super::admission::{Admission, Rejection};
 use super::heartbeat::NodeView;
 use super::identity::{Nodes, host_address};
-use super::plan::{Place, Step, plan};
+use super::plan::{Place, Step, plan, reject};
 use super::pod::Pod;
 use super::status;
 
@@ -36,7 +37,13 @@ pub fn add_to(
     let options = || InformerOptions { transform: Some(Box::new(Pod::settle)), ..InformerOptions::default() };
     let pods: Informer<Pod> = manager.informers().with(target, options);
     pods.add_index(BY_NODE, |pod| vec![pod.spec.node_name.to_string()]);
-    let kubelet = Arc::new(Kubelet { nodes, seen: seen.clone(), pods: pods.clone(), addresses: Addresses::default() });
+    let kubelet = Arc::new(Kubelet {
+        nodes,
+        seen: seen.clone(),
+        pods: pods.clone(),
+        addresses: Addresses::default(),
+        admission: Admission::default(),
+    });
     let of_node = pods.clone();
     let controller = Controller::builder("simulated-kubelet", client.clone(), manager.clock(), &pods)
         .options(ControllerOptions { workers: WORKERS, ..ControllerOptions::default() })
@@ -57,24 +64,35 @@ struct Kubelet {
     seen: Informer<NodeView>,
     pods: Informer<Pod>,
     addresses: Addresses,
+    admission: Admission,
 }
 
 impl Kubelet {
     async fn reconcile(&self, context: Context, key: Key) -> Result<Action, Error> {
         let Some(pod) = context.read(&self.pods, &key) else { return Ok(Action::done()) };
         let Some(node) = self.nodes.number(&pod.spec.node_name) else { return Ok(Action::done()) };
-        let alive = self.seen.lister().get(&pod.spec.node_name).is_some_and(|node| node.is_alive());
-        if !alive {
+        let now = context.clock().wall();
+        let Some(seen) = self.seen.lister().get(&pod.spec.node_name) else { return Ok(Action::done()) };
+        if !seen.is_alive(now) {
+            let wake = seen.wakes_at(now).map(|until| Action::requeue_after(context.clock().until(until)));
+            return Ok(wake.unwrap_or_else(Action::done));
+        }
+        let lost = seen.pods_lost_at().filter(|lost| *lost <= now);
+        let pod = match lost {
+            Some(_) if pod.is_settled && !pod.has_ended() => self.whole(&context, &pod).await?,
+            _ => pod,
+        };
+        let uid = &pod.metadata.uid;
+        if let Err(rejection) = self.admit(node, &pod) {
+            write(&context, &pod, &reject(&pod, rejection.reason, &rejection.message, now)).await?;
             return Ok(Action::done());
         }
-        let uid = &pod.metadata.uid;
         let has = pod.status.pod_ip.as_deref().and_then(|ip| ip.parse::<Ipv4Addr>().ok());
         let host = host_address(node);
         let Some(address) = self.addresses.of(node, uid, has.filter(|has| *has != host)) else {
             return Err(Error::transient(format!("{} has no address left for {key}", pod.spec.node_name)));
         };
-        let now = context.clock().wall();
-        let wake = match plan(&pod, Place { host, pod: address }, now) {
+        let wake = match plan(&pod, Place { host, pod: address, lost }, now) {
             Step::Nothing => None,
             Step::Wait(until) => Some(until),
             Step::Write(status, wake) => {
@@ -84,10 +102,36 @@ impl Kubelet {
             Step::Delete => {
                 delete(&context, &pod).await?;
                 self.addresses.release(node, uid);
+                self.admission.seen(node, uid);
                 None
             }
         };
         Ok(wake.map_or_else(Action::done, |until| Action::requeue_after(context.clock().until(until))))
+    }
+}
+
+impl Kubelet {
+    /// Lets a pod in, once. One that leaves is not asked.
+    fn admit(&self, node: usize, pod: &Pod) -> Result<(), Rejection> {
+        if pod.has_arrived() || pod.has_ended() || pod.metadata.deletion_timestamp.is_some() {
+            self.admission.seen(node, &pod.metadata.uid);
+            return Ok(());
+        }
+        let snapshot = self.pods.lister().snapshot();
+        let others = snapshot.by_index(BY_NODE, &pod.spec.node_name).map(|other| &**other);
+        self.admission.admit(node, self.nodes.capacity(), pod, others)
+    }
+
+    /// A pod with the details that the cache has dropped.
+    async fn whole(&self, context: &Context, pod: &Arc<Pod>) -> Result<Arc<Pod>, Error> {
+        let api: Api<core::Pod> = Api::namespaced(context.client().clone(), &pod.metadata.namespace);
+        let request = Request::new(api.resource_url()).get(&pod.metadata.name, &GetParams::default());
+        match context.client().request::<Pod>(request.map_err(Error::transient)?).await {
+            Ok(found) if found.metadata.uid == pod.metadata.uid => Ok(Arc::new(found)),
+            Ok(_) => Ok(pod.clone()),
+            Err(error) if retry::is_not_found(&error) => Ok(pod.clone()),
+            Err(error) => Err(error.into()),
+        }
     }
 }
 

@@ -29,6 +29,8 @@ pub enum Step {
 pub struct Place {
     pub host: Ipv4Addr,
     pub pod: Ipv4Addr,
+    /// What ran there at this moment is lost.
+    pub lost: Option<Timestamp>,
 }
 
 /// The next step for a pod at this place.
@@ -48,6 +50,17 @@ pub fn plan(pod: &Pod, place: Place, now: Timestamp) -> Step {
         (true, Some(wake)) => Step::Wait(wake),
         (false, wake) => Step::Write(Box::new(status), wake),
     }
+}
+
+/// The status of a pod that its node doesn't take.
+pub fn reject(pod: &Pod, reason: &str, message: &str, now: Timestamp) -> PodStatus {
+    let mut status = (*pod.status).clone();
+    status.phase = Some("Failed".to_owned());
+    status.reason = Some(reason.to_owned());
+    status.message = Some(format!("Pod was rejected: {message}"));
+    status.start_time.get_or_insert_with(|| time_of(now));
+    status.observed_generation = (pod.metadata.generation > 0).then_some(pod.metadata.generation);
+    status
 }
 
 /// A pod that is being deleted: its containers stop, then it goes.
@@ -73,7 +86,7 @@ fn leave(pod: &Pod, now: Timestamp) -> Step {
 }
 
 fn stop(pod: &Pod, status: &mut PodStatus, now: Timestamp) {
-    let lives = Lives::new(pod, now);
+    let lives = Lives::new(pod, now, None);
     let old = status.container_statuses.take().unwrap_or_default();
     let stopped = pod.spec.containers.iter().map(|container| lives.of(container).stopped(find(&old, container)));
     end(pod, status, stopped.collect(), now);
@@ -93,7 +106,7 @@ fn live(pod: &Pod, status: &mut PodStatus, place: Place, now: Timestamp) -> Opti
         return None;
     }
     let start = after(begun, behaviour::span(&pod.metadata.annotations, "start-delay").unwrap_or_default());
-    let wake = if now < start { wait(pod, status, now, start) } else { run(pod, status, now) };
+    let wake = if now < start { wait(pod, status, now, start) } else { run(pod, status, place.lost, now) };
     if matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")) {
         return None;
     }
@@ -117,7 +130,7 @@ fn arrive(pod: &Pod, status: &mut PodStatus, place: Place, now: Timestamp) {
 
 /// A pod whose containers may not start yet.
 fn wait(pod: &Pod, status: &mut PodStatus, now: Timestamp, start: Timestamp) -> Option<Timestamp> {
-    let lives = Lives::new(pod, now);
+    let lives = Lives::new(pod, now, None);
     let waiting = |containers: &[Container], old: Vec<ContainerStatus>, reason: &str| {
         containers
             .iter()
@@ -134,9 +147,9 @@ fn wait(pod: &Pod, status: &mut PodStatus, now: Timestamp, start: Timestamp) -> 
 }
 
 /// A pod whose containers may run: init containers one after another, then all others.
-fn run(pod: &Pod, status: &mut PodStatus, now: Timestamp) -> Option<Timestamp> {
+fn run(pod: &Pod, status: &mut PodStatus, lost: Option<Timestamp>, now: Timestamp) -> Option<Timestamp> {
     verdict(pod, status, Verdict::holds("PodReadyToStartContainers"), now);
-    let lives = Lives::new(pod, now);
+    let lives = Lives::new(pod, now, lost);
     let old = status.init_container_statuses.take().unwrap_or_default();
     let (mut init, mut wakes, mut is_open) = (Vec::new(), Vec::new(), true);
     for container in &pod.spec.init_containers {
@@ -174,10 +187,19 @@ fn run(pod: &Pod, status: &mut PodStatus, now: Timestamp) -> Option<Timestamp> {
         }
         return None;
     }
+    added(pod, status, &lives);
     let has_begun = main.iter().any(|it| is_running(it) || exit_code(it).is_some() || it.restart_count > 0);
     status.phase = Some(if is_open && has_begun { "Running" } else { "Pending" }.to_owned());
     conclude(pod, status, init, main, is_open, now);
     wakes.into_iter().min()
+}
+
+/// Containers that were added to look inside run beside the others, and start only once.
+fn added(pod: &Pod, status: &mut PodStatus, lives: &Lives<'_>) {
+    let old = status.ephemeral_container_statuses.take().unwrap_or_default();
+    let next = |container| Life { restart: Restart::Never, ..lives.of(container) }.next(find(&old, container)).status;
+    let statuses: Vec<ContainerStatus> = pod.spec.ephemeral_containers.iter().map(next).collect();
+    status.ephemeral_container_statuses = (!statuses.is_empty()).then_some(statuses);
 }
 
 /// Sets the containers of a pod and the conditions that follow from them.
@@ -252,21 +274,32 @@ struct Lives<'a> {
     name: String,
     restart: Restart,
     begun: Timestamp,
+    lost: Option<Timestamp>,
     now: Timestamp,
 }
 
 impl<'a> Lives<'a> {
-    fn new(pod: &'a Pod, now: Timestamp) -> Lives<'a> {
+    fn new(pod: &'a Pod, now: Timestamp, lost: Option<Timestamp>) -> Lives<'a> {
         let meta = &pod.metadata;
         let name = format!("{}_{}({})", meta.name, meta.namespace, meta.uid);
         let begun = pod.status.start_time.as_ref().map_or(now, |time| time.0);
-        Lives { pod, name, restart: Restart::of(&pod.spec.restart_policy), begun, now }
+        Lives { pod, name, restart: Restart::of(&pod.spec.restart_policy), begun, lost, now }
     }
 
     fn of(&'a self, container: &'a Container) -> Life<'a> {
         let behaviour = behaviour::of(container, &self.pod.metadata.annotations);
         let (restart, uid) = (self.restart, &*self.pod.metadata.uid);
-        Life { container, behaviour, restart, is_init: false, pod: &self.name, uid, begun: self.begun, now: self.now }
+        Life {
+            container,
+            behaviour,
+            restart,
+            is_init: false,
+            pod: &self.name,
+            uid,
+            begun: self.begun,
+            lost: self.lost,
+            now: self.now,
+        }
     }
 
     /// An init container starts again only if it failed; annotations are about the others.
@@ -318,9 +351,9 @@ mod tests {
         let mut told: Vec<String> = Vec::new();
         for second in 0..=seconds {
             let now = Timestamp::from_second(1_767_225_600 + second).unwrap();
-            if let Step::Write(status, _) = plan(&pod, Place { host: HOST, pod: ADDRESS }, now) {
+            if let Step::Write(status, _) = plan(&pod, Place { host: HOST, pod: ADDRESS, lost: None }, now) {
                 pod.status = status;
-                let again = plan(&pod, Place { host: HOST, pod: ADDRESS }, now);
+                let again = plan(&pod, Place { host: HOST, pod: ADDRESS, lost: None }, now);
                 assert!(!matches!(again, Step::Write(..)), "nothing changes within a moment: {again:?}");
             }
             let line = describe(&pod);
@@ -363,7 +396,7 @@ mod tests {
     #[test]
     fn a_ready_pod_can_be_told_to_be_unready_and_back() {
         let mut told = pod(json!({"containers": [{"name": "c", "image": "nginx"}]}), json!({}));
-        let place = Place { host: HOST, pod: ADDRESS };
+        let place = Place { host: HOST, pod: ADDRESS, lost: None };
         let now = Timestamp::from_second(1_767_225_600).unwrap();
         for (annotations, ready) in
             [(json!({}), "True"), (json!({"simulated.setpoint.dev/never-ready": "true"}), "False")]
@@ -442,6 +475,40 @@ mod tests {
     }
 
     #[test]
+    fn what_a_node_loses_starts_again_or_has_failed() {
+        for (policy, phase, restarts) in [("Always", "Running", 1), ("Never", "Failed", 0)] {
+            let spec = json!({"restartPolicy": policy, "containers": [{"name": "c", "image": "nginx"}]});
+            let mut pod = pod(spec, json!({}));
+            let second = |second: i64| Timestamp::from_second(1_767_225_600 + second).unwrap();
+            let lost = Some(second(5));
+            for now in [0, 5, 6, 7] {
+                let place = Place { host: HOST, pod: ADDRESS, lost: lost.filter(|lost| *lost <= second(now)) };
+                if let Step::Write(status, _) = plan(&pod, place, second(now)) {
+                    pod.status = status;
+                }
+            }
+            let found = &pod.status.container_statuses.as_ref().unwrap()[0];
+            assert_eq!((pod.phase(), found.restart_count), (phase, restarts), "{:?}", pod.status);
+        }
+    }
+
+    #[test]
+    fn a_container_that_was_added_runs_once() {
+        let spec = json!({"containers": [{"name": "c", "image": "nginx"}],
+            "ephemeralContainers": [{"name": "debug", "command": ["false"]}]});
+        let mut pod = pod(spec, json!({}));
+        let now = Timestamp::from_second(1_767_225_600).unwrap();
+        let place = Place { host: HOST, pod: ADDRESS, lost: None };
+        let Step::Write(status, None) = plan(&pod, place, now) else { panic!("it starts") };
+        pod.status = status;
+        let added = &pod.status.ephemeral_container_statuses.as_ref().unwrap()[0];
+        assert_eq!(exit_code(added), Some(1));
+        assert!(matches!(plan(&pod, place, now), Step::Nothing));
+        pod.settle();
+        assert!(!pod.is_settled);
+    }
+
+    #[test]
     fn a_deadline_ends_a_pod() {
         let spec = json!({"activeDeadlineSeconds": 7, "containers": [{"name": "c", "image": "nginx"}]});
         check(spec, json!({}), 50, &["0s Running c=running+", "7s Failed c=exit:0"]);
@@ -456,7 +523,7 @@ mod tests {
         let second = |second: i64| Timestamp::from_second(second).unwrap();
         leaving.metadata.deletion_timestamp = Some(time_of(second(30)));
         leaving.metadata.deletion_grace_period_seconds = 30;
-        let place = Place { host: HOST, pod: ADDRESS };
+        let place = Place { host: HOST, pod: ADDRESS, lost: None };
         assert!(matches!(plan(&leaving, place, second(4)), Step::Wait(until) if until == second(5)));
         assert!(matches!(plan(&leaving, place, second(5)), Step::Delete));
         leaving.metadata.finalizers = ["somebody/waits".into()].into();

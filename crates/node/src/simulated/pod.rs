@@ -6,6 +6,7 @@ use serde::Deserialize;
 use setpoint_runtime::Key;
 use setpoint_runtime::cache::{Cached, Pairs};
 
+use super::admission::Demand;
 use super::behaviour;
 
 /// A pod that is bound to a node.
@@ -19,6 +20,9 @@ pub struct Pod {
     /// Nothing happens to it before it is deleted or changed; details that nobody will read are gone.
     #[serde(skip)]
     pub is_settled: bool,
+    /// What it takes of its node; kept when details go.
+    #[serde(skip)]
+    pub demand: Demand,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -45,6 +49,8 @@ pub struct Spec {
     pub containers: Box<[Container]>,
     pub init_containers: Box<[Container]>,
     pub readiness_gates: Box<[ReadinessGate]>,
+    pub ephemeral_containers: Box<[Container]>,
+    pub overhead: Requests,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -57,6 +63,30 @@ pub struct Container {
     /// `Always` on an init container makes it a sidecar.
     pub restart_policy: Option<Box<str>>,
     pub readiness_probe: Option<Probe>,
+    pub resources: Resources,
+    pub ports: Box<[ContainerPort]>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Resources {
+    pub requests: Requests,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Requests {
+    pub cpu: Box<str>,
+    pub memory: Box<str>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ContainerPort {
+    pub host_port: u16,
+    #[serde(rename = "hostIP")]
+    pub host_ip: Box<str>,
+    pub protocol: Box<str>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -94,11 +124,20 @@ impl Pod {
         matches!(self.phase(), "Succeeded" | "Failed")
     }
 
+    /// Whether its node has let it in.
+    pub fn has_arrived(&self) -> bool {
+        self.is_settled || self.status.start_time.is_some()
+    }
+
     /// Drops what nobody will read, if nothing happens to the pod before it is deleted.
     pub fn settle(&mut self) {
+        if !self.is_settled {
+            self.demand = Demand::of(&self.spec);
+        }
         let is_up = self.phase() == "Running"
             && self.spec.active_deadline_seconds.is_none()
             && self.spec.readiness_gates.is_empty()
+            && self.spec.ephemeral_containers.is_empty()
             && is_true(&self.status, "Ready")
             && self.spec.containers.iter().chain(&self.spec.init_containers).all(|container| {
                 let behaviour = behaviour::of(container, &self.metadata.annotations);
