@@ -18,6 +18,8 @@
 //! - Nothing here waits in real time: a test advances tokio's paused clock, or lets it advance by itself when all tasks wait.
 //! - A run follows from its seed and its fault; the same two give the same run.
 
+#[cfg(feature = "controllers")]
+mod built_in;
 mod events;
 mod exhaust;
 mod fault;
@@ -28,6 +30,7 @@ mod picture;
 mod plan;
 mod plane;
 mod process;
+mod pulse;
 mod run;
 mod scenario;
 mod state;

@@ -21,6 +21,7 @@ use crate::State;
 use crate::life::Life;
 use crate::outside::Outside;
 use crate::plan::Plan;
+use crate::pulse::Pulse;
 use crate::scenario::Limits;
 use crate::wire::Wire;
 
@@ -47,20 +48,27 @@ pub struct ControlPlane {
     clock: runtime_clock::Clock,
     activity: Arc<Activity>,
     outside: Outside,
+    #[cfg(feature = "controllers")]
+    built_in: crate::built_in::BuiltIn,
     _stop: watch::Sender<bool>,
     _tending: JoinSet<()>,
 }
 
 /// What clients did, leases and Events apart: neither heartbeats nor words are changes.
-#[derive(Debug)]
 pub(crate) struct Activity {
     writes: AtomicUsize,
     writes_max: usize,
+    pulse: Pulse,
 }
 
 impl Activity {
-    fn bounded(writes_max: usize) -> Arc<Activity> {
-        Arc::new(Activity { writes: AtomicUsize::new(0), writes_max })
+    fn bounded(limits: Limits) -> Arc<Activity> {
+        let pulse = Pulse::bounded(limits.steps);
+        Arc::new(Activity { writes: AtomicUsize::new(0), writes_max: limits.writes, pulse })
+    }
+
+    pub(crate) fn pulse(&self) -> &Pulse {
+        &self.pulse
     }
 
     /// Notes a write; false if there were too many, so that it must not be made.
@@ -81,11 +89,11 @@ impl ControlPlane {
 
     /// Starts one whose chance follows from a seed.
     pub async fn seeded(seed: u64) -> ControlPlane {
-        ControlPlane::bounded(seed, Limits::default().writes).await
+        ControlPlane::bounded(seed, Limits::default()).await
     }
 
-    /// Starts one in which a process under test can't write more often than this.
-    pub(crate) async fn bounded(seed: u64, writes_max: usize) -> ControlPlane {
+    /// Starts one in which a process under test can't do more than this.
+    pub(crate) async fn bounded(seed: u64, limits: Limits) -> ControlPlane {
         let registry = Arc::clone(&BUILTIN);
         let disk = Arc::new(MemoryDisk::new());
         let options = Options { segment_bytes: SEGMENT_BYTES, ..Options::default() };
@@ -104,8 +112,10 @@ impl ControlPlane {
             store,
             seed,
             clock,
-            activity: Activity::bounded(writes_max),
+            activity: Activity::bounded(limits),
             outside: Outside::default(),
+            #[cfg(feature = "controllers")]
+            built_in: crate::built_in::BuiltIn::default(),
             _stop: stop,
             _tending: tending,
         }
@@ -119,6 +129,17 @@ impl ControlPlane {
     /// A client of somebody.
     pub fn client_as(&self, name: &str, groups: &[&str]) -> Client {
         Client::new(Wire::plain(self.api.acting_as(user(name, groups)), Arc::clone(&self.activity)), "default")
+    }
+
+    /// A client of those who play nodes: what they say about themselves again and again is no activity.
+    #[cfg(feature = "controllers")]
+    pub(crate) fn nodes_client(&self, name: &str, groups: &[&str]) -> Client {
+        Client::new(Wire::of_nodes(self.api.acting_as(user(name, groups)), Arc::clone(&self.activity)), "default")
+    }
+
+    #[cfg(feature = "controllers")]
+    pub(crate) fn built_in(&self) -> &crate::built_in::BuiltIn {
+        &self.built_in
     }
 
     /// Makes the service account without which a namespace takes no pods, as long as no controller runs that makes it.
@@ -170,11 +191,19 @@ impl ControlPlane {
     }
 
     /// Lets time pass.
+    ///
+    /// # Panics
+    /// If something spins, so that time can't pass.
     pub async fn advance(&self, time: Duration) {
-        tokio::time::sleep(time).await;
+        tokio::select! {
+            biased;
+            why = self.spins() => panic!("{why}"),
+            () = tokio::time::sleep(time) => {}
+        }
     }
 
-    /// Waits until nobody has written for two minutes; an error if that takes more than four hours.
+    /// Waits until nobody has written for two minutes; an error if that takes more than four hours, or if something spins so
+    /// that time can't pass.
     pub async fn settle(&self) -> Result<(), String> {
         self.settle_within(Limits::default()).await
     }
@@ -183,7 +212,11 @@ impl ControlPlane {
         let begin = Instant::now();
         loop {
             let before = self.writes();
-            tokio::time::sleep(limits.quiet).await;
+            tokio::select! {
+                biased;
+                why = self.spins() => return Err(why),
+                () = tokio::time::sleep(limits.quiet) => {}
+            }
             if self.writes() > limits.writes {
                 return Err(format!("there are more than {} writes", limits.writes));
             }
@@ -194,6 +227,16 @@ impl ControlPlane {
                 return Err(format!("there are still writes after {} s", limits.settle.as_secs()));
             }
         }
+    }
+
+    /// Waits until something spins, and says what.
+    pub(crate) async fn spins(&self) -> String {
+        self.activity.pulse().spins().await
+    }
+
+    /// Counts the turns of the process under test, or of what is beside it.
+    pub(crate) async fn turns<T>(&self, what: &str, future: impl Future<Output = T>) -> T {
+        self.activity.pulse().turns(what, future).await
     }
 
     /// How many writes clients have begun.

@@ -42,14 +42,22 @@ fn run_through(scenario: &dyn Scenario, seed: u64, limits: Limits, plan: &Plan) 
 }
 
 async fn play(scenario: &dyn Scenario, seed: u64, limits: Limits, plan: &Plan) -> Result<Ended, String> {
-    let plane = ControlPlane::bounded(seed, limits.writes).await;
-    scenario.prepare(&plane).await;
+    let plane = ControlPlane::bounded(seed, limits).await;
+    tokio::select! {
+        biased;
+        why = plane.spins() => Err(why),
+        ended = play_on(&plane, scenario, limits, plan) => ended,
+    }
+}
+
+async fn play_on(plane: &ControlPlane, scenario: &dyn Scenario, limits: Limits, plan: &Plan) -> Result<Ended, String> {
+    scenario.prepare(plane).await;
     let before = alive_tasks().await;
     let (stop, stopping) = watch::channel(false);
     let (states, mut seen) = mpsc::unbounded_channel();
-    let lives = live(scenario, &plane, plan, &stopping, states);
+    let lives = live(scenario, plane, plan, &stopping, states);
     let story = async {
-        let driven = tokio::time::timeout(limits.drive, scenario.drive(&plane)).await;
+        let driven = tokio::time::timeout(limits.drive, scenario.drive(plane)).await;
         driven.map_err(|_| format!("what users do did not end within {} s", limits.drive.as_secs()))?;
         plane.settle_within(limits).await?;
         if plan.freeze() {
@@ -68,8 +76,8 @@ async fn play(scenario: &dyn Scenario, seed: u64, limits: Limits, plan: &Plan) -
         stop.send_replace(true);
         Ok(counts)
     };
-    let counts = together(lives, story, scenario.world(&plane), limits).await?;
-    check(scenario, &plane, &mut seen)?;
+    let counts = together(lives, story, plane.turns("the world", scenario.world(plane)), limits).await?;
+    check(scenario, plane, &mut seen)?;
     drop(seen);
     if plan.is_clean() {
         let after = alive_tasks().await;
@@ -134,7 +142,7 @@ async fn live(
             biased;
             // The sender lives as long as the plan.
             _ = crashes.changed() => {}
-            () = scenario.process(process) => {
+            () = plane.turns("the process", scenario.process(process)) => {
                 if *stopping.borrow() {
                     return;
                 }

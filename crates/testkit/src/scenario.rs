@@ -66,6 +66,9 @@ pub struct Limits {
     /// How many writes there may be in a run, leases and Events apart. A process whose own writes wake it never lets time pass:
     /// beyond this its calls are held, and the run fails.
     pub writes: usize,
+    /// How many steps there may be within one second of virtual time: runs of controllers, calls, turns of the process. Who
+    /// answers `requeue_after` with nothing to wait for never lets time pass: beyond this the run fails.
+    pub steps: usize,
 }
 
 impl Default for Limits {
@@ -78,6 +81,7 @@ impl Default for Limits {
             stop: Duration::from_secs(60),
             points: usize::MAX,
             writes: 5_000,
+            steps: 100_000,
         }
     }
 }

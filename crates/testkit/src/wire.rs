@@ -24,20 +24,29 @@ pub(crate) struct Wire {
     activity: Arc<Activity>,
     /// Whose calls these are, if faults can strike them.
     life: Option<Life>,
+    /// Whether what is said about the status of nodes is a heartbeat.
+    has_heartbeats: bool,
 }
 
 impl Wire {
     pub(crate) fn plain(local: Local, activity: Arc<Activity>) -> Wire {
-        Wire { local, activity, life: None }
+        Wire { local, activity, life: None, has_heartbeats: false }
+    }
+
+    /// For those who play nodes: the status of a node is written again and again, whatever happens.
+    #[cfg(feature = "controllers")]
+    pub(crate) fn of_nodes(local: Local, activity: Arc<Activity>) -> Wire {
+        Wire { local, activity, life: None, has_heartbeats: true }
     }
 
     pub(crate) fn mortal(local: Local, activity: Arc<Activity>, life: Life) -> Wire {
-        Wire { local, activity, life: Some(life) }
+        Wire { local, activity, life: Some(life), has_heartbeats: false }
     }
 
     /// Sends a request and counts it if it writes.
     async fn send(&mut self, request: Request<ClientBody>, call: &Call) -> Response<Body> {
-        let is_too_much = call.is_change() && !self.activity.note();
+        let is_heartbeat = self.has_heartbeats && is_node_status(request.uri().path());
+        let is_too_much = call.is_change() && !is_heartbeat && !self.activity.note();
         if is_too_much && self.life.is_some() {
             return std::future::pending().await;
         }
@@ -49,6 +58,9 @@ impl Wire {
     }
 
     async fn run(mut self, request: Request<ClientBody>) -> Result<Response<Body>, BoxError> {
+        if !self.activity.pulse().step(|| format!("the call {} {}", request.method(), request.uri().path())) {
+            return std::future::pending().await;
+        }
         let call = Call::of(&request);
         let Some(life) = self.life.clone() else { return Ok(self.send(request, &call).await) };
         life.go_on().await;
@@ -155,6 +167,11 @@ impl Call {
     fn is_change(&self) -> bool {
         self.is_write && !self.is_lease && !self.is_event
     }
+}
+
+/// Whether a path names the status of a node.
+fn is_node_status(path: &str) -> bool {
+    path.strip_prefix("/api/v1/nodes/").is_some_and(|rest| rest.ends_with("/status"))
 }
 
 /// Whether a path names all objects of a kind, in a namespace or everywhere.

@@ -14,7 +14,7 @@ use setpoint_runtime::Key;
 use setpoint_runtime::cache::Informer;
 use setpoint_runtime::controller::{Action, Context, Controller, Error};
 use setpoint_runtime::manager::{Manager, ManagerOptions};
-use setpoint_testkit::{ControlPlane, Fault, Process, Report, Scenario, State, exhaust};
+use setpoint_testkit::{ControlPlane, Fault, Limits, Process, Report, Scenario, State, exhaust, exhaust_with};
 
 type Maps = Informer<ConfigMap>;
 type Reconcile = fn(Context, Arc<ConfigMap>) -> BoxFuture<'static, Result<Action, Error>>;
@@ -234,4 +234,40 @@ fn a_controller_that_never_rests_is_caught_without_any_fault() {
     };
     let report = exhaust(&scenario);
     assert!(report.failures.first().is_some_and(|(fault, _)| fault.is_none()), "{report}");
+}
+
+#[test]
+fn a_controller_that_spins_is_caught_instead_of_hanging_the_test() {
+    let scenario = |name, reconcile| Judged { name, reconcile, drive: ask_twice, outcome: |_| Ok(()) };
+    let limits = Limits { steps: 2_000, ..Limits::default() };
+    let check = |scenario: Judged, last: &str| {
+        let report = exhaust_with(&scenario, 0, limits);
+        let said =
+            "something spins: there are more than 2000 runs, calls and turns within 1 s of virtual time, the last was ";
+        assert_eq!(report.failures, [(None, format!("{said}{last}"))]);
+    };
+    let waits_for_nothing: Reconcile = |_, _| Box::pin(async { Ok(Action::requeue_after(Duration::ZERO)) });
+    check(scenario("a_controller_that_waits_for_nothing", waits_for_nothing), "a run of judged for default/a");
+    let asks_on: Reconcile = |context, _| {
+        Box::pin(async move {
+            loop {
+                let _ = api(context.client()).get_opt("a").await;
+            }
+        })
+    };
+    check(scenario("a_controller_that_asks_on", asks_on), "the call GET /api/v1/namespaces/default/configmaps/a");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_spins_beside_a_test_is_an_error_of_settling() {
+    let plane = ControlPlane::start().await;
+    let manager = Manager::new(plane.client(), plane.clock(), plane.chance(), ManagerOptions::default()).unwrap();
+    let maps: Maps = manager.informers().all();
+    let controller = Controller::builder("spinning", manager.client().clone(), plane.clock(), &maps)
+        .build(|_: Context, _: Key| async { Ok(Action::requeue_after(Duration::ZERO)) });
+    manager.add_controller(&[], controller).unwrap();
+    tokio::spawn(async move { manager.run(std::future::pending()).await });
+    api(&plane.client()).create(&PostParams::default(), &config_map("a", json!({}))).await.unwrap();
+    let why = plane.settle().await.unwrap_err();
+    assert!(why.starts_with("something spins: ") && why.contains("a run of spinning for "), "{why}");
 }

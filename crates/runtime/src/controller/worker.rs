@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::builder::DynReconciler;
 use super::consistency::{Consistency, STALE_WAIT};
 use super::hot_loop::{HotLoop, HotLoopDetector};
+use super::pulse;
 use super::recorder::{ACCESSES_MAX, Access, Recorder};
 use super::source::Source;
 use super::{Action, Context, ControllerStats, Error, Outcome, Trace, Traces};
@@ -67,11 +68,14 @@ impl Worker {
             self.run(&item).await;
             self.workplace.stats().active_workers -= 1;
             item.done();
+            // A key that is always there again must not keep the thread from everybody else.
+            tokio::task::coop::consume_budget().await;
         }
     }
 
     async fn run(&self, item: &Item<Key>) {
         let key = item.key();
+        pulse::tell(&self.workplace.name, key);
         if let Some(consistency) = &self.workplace.consistency
             && !consistency.caught_up(key).await
         {
