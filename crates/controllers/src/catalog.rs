@@ -85,7 +85,7 @@ pub const ALL: &[Entry] = &[
 
 /// Adds the chosen controllers to the manager of a wiring.
 pub fn add_to(wiring: &Wiring<'_>, choice: &Choice) -> Result<(), ManagerError> {
-    ALL.iter().filter(|entry| choice.has(entry.name)).try_for_each(|entry| (entry.add)(wiring))
+    ALL.iter().filter(|entry| choice.has(entry.name)).try_for_each(|entry| wiring.seen_by(entry.name, entry.add))
 }
 
 /// Which controllers run.

@@ -55,7 +55,7 @@ pub fn add(wiring: &Wiring<'_>) -> Result<(), ManagerError> {
     let leases = Target::of::<coordination::Lease>(&(), Some(LEASES));
     let keeper = Arc::new(Keeper {
         nodes: wiring.informer(),
-        leases: wiring.manager.informers().of(leases),
+        leases: wiring.informer_of(leases),
         pods: wiring.pods(),
         heartbeats: Heartbeats::default(),
         gate: Gate::default(),

@@ -23,11 +23,8 @@ pub fn add(wiring: &Wiring<'_>) -> Result<(), ManagerError> {
     let Some(certificate) = wiring.root_ca else { return Ok(()) };
     let desk = wiring.desk("root-ca-certificate-publisher-controller")?;
     let target = Target::of::<ConfigMap>(&(), None).fields(format!("metadata.name={NAME}"));
-    let caches = Caches {
-        namespaces: wiring.informer(),
-        maps: wiring.manager.informers().of(target),
-        certificate: certificate.into(),
-    };
+    let caches =
+        Caches { namespaces: wiring.informer(), maps: wiring.informer_of(target), certificate: certificate.into() };
     let controller = desk
         .controller(&caches.namespaces, 1)
         .watches(&caches.maps, |map: &ConfigMap| {

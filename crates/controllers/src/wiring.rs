@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{Client, Resource};
-use setpoint_runtime::cache::{Cached, Informer};
+use setpoint_runtime::cache::{Cached, Informer, Target};
 use setpoint_runtime::clock::{Chance, Clock};
 use setpoint_runtime::config::{Config, Settings};
 use setpoint_runtime::controller::{Builder, Controller};
@@ -34,7 +34,20 @@ impl Wiring<'_> {
     where
         K::Kind: Resource<DynamicType = ()>,
     {
-        self.manager.informers().all()
+        self.informer_of(Target::of::<K::Kind>(&(), None))
+    }
+
+    /// The shared cache of some objects of a kind. With the settings of caches, whose selectors are added to its own.
+    pub fn informer_of<K: Cached>(&self, target: Target) -> Informer<K> {
+        let settings = self.config.all();
+        self.manager.informers().with(settings.target(target), || settings.informer_options())
+    }
+
+    /// The same as the controller with this name sees it: its settings are those of the caches that it asks for.
+    pub(crate) fn seen_by<T>(&self, name: &str, see: impl FnOnce(&Wiring<'_>) -> T) -> T {
+        let config = self.config.seen_by(name);
+        let Wiring { manager, client_of, instance, root_ca, .. } = *self;
+        see(&Wiring { manager, client_of, config: &config, instance, signer: self.signer.clone(), root_ca })
     }
 
     /// The shared cache of pods, with its indexes.
@@ -119,4 +132,64 @@ pub fn warning(recorder: &Recorder, regarding: ObjectReference, reason: &str, ac
 
 fn say(recorder: &Recorder, severity: Severity, about: ObjectReference, reason: &str, action: &str, note: String) {
     recorder.record(about, Happening { severity, reason: reason.to_owned(), action: action.to_owned(), note });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    use setpoint_runtime::config::Sources;
+    use setpoint_runtime::manager::ManagerOptions;
+
+    use super::*;
+
+    /// What is asked of a server that never answers.
+    async fn asked(settings: &str, wire: impl FnOnce(&Wiring<'_>)) -> Vec<String> {
+        let paths = std::sync::Arc::new(Mutex::new(Vec::new()));
+        let noted = paths.clone();
+        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            noted.lock().unwrap().push(request.uri().to_string());
+            std::future::pending::<Result<http::Response<kube::client::Body>, std::convert::Infallible>>()
+        });
+        let client = Client::new(service, "default");
+        let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
+        let manager = Manager::new(client.clone(), clock, Chance::seeded(1), ManagerOptions::default()).unwrap();
+        let config = Config::load(&Sources::new().file(settings)).unwrap();
+        let client_of = |_: &str| client.clone();
+        let (manager, instance) = (&manager, "test");
+        wire(&Wiring { manager, client_of: &client_of, config: &config, instance, signer: None, root_ca: None });
+        let second = tokio::time::sleep(std::time::Duration::from_secs(1));
+        manager.run(second).await.unwrap();
+        let mut paths = paths.lock().unwrap().clone();
+        paths.sort();
+        paths
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn caches_are_followed_as_the_settings_say() {
+        let settings = "cache: {labelSelector: 'team=a', pageSize: 7, streamingLists: false}\n\
+                        controllers: {web: {cache: {labelSelector: 'team=b', pageSize: 9}}}";
+        let paths = asked(settings, |wiring| {
+            let _ = wiring.informer::<ConfigMap>();
+            let named = Target::of::<Secret>(&(), None).fields("metadata.name=a");
+            let _ = wiring.informer_of::<Secret>(named);
+            wiring.seen_by("web", |wiring| drop(wiring.informer::<ConfigMap>()));
+        });
+        let paths = paths.await;
+        assert_eq!(paths.len(), 3, "{paths:?}");
+        for (path, parts) in paths.iter().zip([
+            ["/api/v1/configmaps?", "labelSelector=team%3Da", "limit=7"].as_slice(),
+            &["/api/v1/configmaps?", "labelSelector=team%3Db", "limit=9"],
+            &["/api/v1/secrets?", "labelSelector=team%3Da", "fieldSelector=metadata.name%3Da", "limit=7"],
+        ]) {
+            assert!(parts.iter().all(|part| path.contains(part)) && !path.contains("watch"), "{path}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_settings_objects_are_asked_for_as_a_stream() {
+        let paths = asked("", |wiring| drop(wiring.informer::<ConfigMap>())).await;
+        assert!(paths.len() == 1 && paths[0].contains("sendInitialEvents=true"), "{paths:?}");
+    }
 }

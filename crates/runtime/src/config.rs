@@ -69,6 +69,12 @@ impl Config {
         self.controllers.get(controller).unwrap_or(&self.all)
     }
 
+    /// The same, as the controller with this name sees it: its own settings are those of all, and of the caches that it asks for.
+    #[must_use]
+    pub fn seen_by(&self, controller: &str) -> Config {
+        Config { all: self.of(controller).clone(), ..self.clone() }
+    }
+
     /// The settings of all controllers that have none of their own; those of shared caches too.
     pub fn all(&self) -> &Settings {
         &self.all

@@ -182,12 +182,12 @@ impl Settings {
         }
     }
 
-    /// The target with the selectors of these settings, where they have any.
+    /// The target with the selectors of these settings: an object has to fit them and the target's own.
     #[must_use]
     pub fn target(&self, target: Target) -> Target {
         Target {
-            label_selector: self.cache.label_selector.clone().or(target.label_selector),
-            field_selector: self.cache.field_selector.clone().or(target.field_selector),
+            label_selector: both(target.label_selector, self.cache.label_selector.as_deref()),
+            field_selector: both(target.field_selector, self.cache.field_selector.as_deref()),
             ..target
         }
     }
@@ -197,5 +197,13 @@ impl Settings {
         if self.queue.base_delay > self.queue.max_delay {
             errors.push(format!("{prefix}queue.baseDelay: must not be longer than {prefix}queue.maxDelay"));
         }
+    }
+}
+
+/// What fits both selectors.
+fn both(own: Option<String>, other: Option<&str>) -> Option<String> {
+    match (own, other) {
+        (Some(own), Some(other)) => Some(format!("{own},{other}")),
+        (own, other) => own.or_else(|| other.map(str::to_owned)),
     }
 }
