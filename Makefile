@@ -7,7 +7,7 @@ CARGO_DENY_VERSION := 0.20.2
 .PHONY: run test exhaust clusters tools bench fmt clean lint deny audit
 
 run: ## build, then run the whole control plane on this machine
-	cargo run --release -p setpoint -- up
+	cargo run --release -p setpoint --features heap-profile -- up
 
 test: lint deny tools ## everything that CI runs
 	cargo test --workspace

@@ -41,6 +41,10 @@ pub struct ApiServer {
 /// Figures in the text form of Prometheus.
 pub(crate) type Figures = Box<dyn Fn() -> String + Send + Sync>;
 
+/// Answers for paths under `/debug/`.
+pub(crate) type Debug =
+    Box<dyn Fn(Method, http::Uri) -> Pin<Box<dyn Future<Output = Response<Body>> + Send>> + Send + Sync>;
+
 /// What all requests share.
 pub(crate) struct Inner {
     pub(crate) store: Store,
@@ -62,6 +66,8 @@ pub(crate) struct Inner {
     pub(crate) nearby: OnceLock<Arc<dyn NearbyNodes>>,
     /// Whether figures of nodes and pods are served.
     pub(crate) serves_node_metrics: AtomicBool,
+    /// Shows what goes on in the process.
+    pub(crate) debug: OnceLock<Debug>,
     /// True once the server is going down: watches end.
     pub(crate) stopping: watch::Receiver<bool>,
 }
@@ -89,6 +95,7 @@ impl ApiServer {
                 beside: OnceLock::new(),
                 nearby: OnceLock::new(),
                 serves_node_metrics: AtomicBool::new(false),
+                debug: OnceLock::new(),
                 stopping,
             }),
         }
@@ -112,6 +119,14 @@ impl ApiServer {
     /// Serves what nodes and pods use, as the group `metrics.k8s.io`. Where nobody measures, the group is better not there.
     pub fn serve_node_metrics(&self) {
         self.inner.serves_node_metrics.store(true, Ordering::Relaxed);
+    }
+
+    /// Shows what `answer` says at the paths under `/debug/`, to those who may see it. Whoever comes first stays.
+    pub fn show_debug<F>(&self, answer: impl Fn(Method, http::Uri) -> F + Send + Sync + 'static)
+    where
+        F: Future<Output = Response<Body>> + Send + 'static,
+    {
+        let _ = self.inner.debug.set(Box::new(move |method, uri| Box::pin(answer(method, uri))));
     }
 
     /// Keeps in order what the server itself answers for, definitions of custom kinds first of all, until it stops. Run
@@ -191,7 +206,12 @@ impl Inner {
                 Err(status) => answer::status(&status),
                 Ok(caller) => match target {
                     Target::Other(segments) => match self.check_path(&caller, &parts) {
-                        Ok(()) => discovery::answer(self, registry, &parts, &segments),
+                        Ok(()) => match self.debug.get() {
+                            Some(answer) if segments.first() == Some(&"debug") => {
+                                answer(parts.method.clone(), parts.uri.clone()).await
+                            }
+                            _ => discovery::answer(self, registry, &parts, &segments),
+                        },
                         Err(status) => answer::status(&status),
                     },
                     Target::Resource(path) => {

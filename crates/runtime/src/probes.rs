@@ -5,6 +5,8 @@
 mod answer;
 #[cfg(feature = "cpu-profile")]
 mod cpu;
+#[cfg(feature = "heap-profile")]
+mod heap;
 mod profile;
 
 use std::convert::Infallible;
@@ -12,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use http_body_util::Full;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -21,6 +24,8 @@ use tokio::task::JoinSet;
 
 #[cfg(feature = "cpu-profile")]
 pub use cpu::cpu_profile;
+#[cfg(feature = "heap-profile")]
+pub use heap::{ProfiledAllocator, heap_profile};
 pub use profile::{CpuFormat, Profiles};
 
 use crate::manager::{Lifecycle, Manager, RunError, Runnable};
@@ -46,16 +51,24 @@ pub struct Probes {
     site: Arc<Site>,
 }
 
-/// What is served.
-struct Site {
+/// What is known of a manager, by path: for programs that have a server of their own to show it on.
+#[derive(Clone)]
+pub struct Site {
     manager: Manager,
     profiles: Profiles,
+}
+
+impl Site {
+    /// The manager's checks, figures and traces, and the profiles that the program can take.
+    pub fn new(manager: &Manager, profiles: Profiles) -> Site {
+        Site { manager: manager.clone(), profiles }
+    }
 }
 
 impl Probes {
     /// Serves the manager's checks, figures and traces, and the profiles that the program can take.
     pub fn new(listener: TcpListener, manager: &Manager, profiles: Profiles) -> Probes {
-        Probes { listener, site: Arc::new(Site { manager: manager.clone(), profiles }) }
+        Probes { listener, site: Arc::new(Site::new(manager, profiles)) }
     }
 }
 
@@ -107,7 +120,7 @@ impl Runnable for Probes {
 async fn serve(stream: TcpStream, site: Arc<Site>) {
     let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {
         let site = Arc::clone(&site);
-        async move { Ok::<_, Infallible>(site.answer(request.method(), request.uri()).await) }
+        async move { Ok::<_, Infallible>(site.answer(request.method(), request.uri()).await.map(Full::new)) }
     });
     let mut server = http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);

@@ -9,7 +9,7 @@ use setpoint_controllers::Wiring;
 use setpoint_runtime::config::Config;
 use setpoint_runtime::election::ElectionConfig;
 use setpoint_runtime::manager::ManagerOptions;
-use setpoint_runtime::probes::{Probes, Profiles};
+use setpoint_runtime::probes::Probes;
 use tokio::net::TcpListener;
 
 use crate::arguments::{AloneArguments, ControllersArguments, NodeArguments, SchedulerArguments};
@@ -69,7 +69,7 @@ async fn run(
     let unable = |error: std::io::Error| Failure::new(format!("can't listen on {listen}"), error);
     let listener = TcpListener::bind(listen).await.map_err(unable)?;
     let address = listener.local_addr().map_err(unable)?;
-    let probes = Probes::new(listener, &manager, Profiles::default());
+    let probes = Probes::new(listener, &manager, parts::profiles());
     manager.add(probes).map_err(|error| Failure::new("can't start", error))?;
     say(&format!("running http://{address}"));
     let signalled = async move {

@@ -10,6 +10,7 @@ use setpoint_apiserver::user::User;
 use setpoint_controllers::{Signer, ToSign, Wiring};
 use setpoint_runtime::config::Config;
 use setpoint_runtime::manager::ManagerOptions;
+use setpoint_runtime::probes::Site;
 use tokio::sync::watch;
 use tower::ServiceExt;
 
@@ -56,6 +57,11 @@ impl Beside {
         if self.parts.iter().any(|part| matches!(part, Part::Nodes(_))) {
             server.serve_node_metrics();
         }
+        let site = Site::new(&manager, parts::profiles());
+        server.show_debug(move |method, uri| {
+            let site = site.clone();
+            async move { site.answer(&method, &uri).await.map(setpoint_apiserver::body::full) }
+        });
         let wiring = Wiring {
             manager: &manager,
             client_of: &client_of,

@@ -23,8 +23,14 @@ use failure::Failure;
 
 /// Requests are many short-lived buffers of all sizes, made on one thread and dropped on another: the pattern that the
 /// system's allocator is slow at.
+#[cfg(not(feature = "heap-profile"))]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// The one that can tell what lives on the heap.
+#[cfg(feature = "heap-profile")]
+#[global_allocator]
+static ALLOCATOR: setpoint_runtime::probes::ProfiledAllocator = setpoint_runtime::probes::ProfiledAllocator;
 
 /// How long disk work that nobody waits for any more may hold up the exit.
 const BLOCKING_WORK_MAX: Duration = Duration::from_millis(200);

@@ -9,6 +9,7 @@ use setpoint_node::simulated;
 use setpoint_runtime::clock::{Chance, Clock};
 use setpoint_runtime::config::{Config, Sources};
 use setpoint_runtime::manager::{Manager, ManagerError, ManagerOptions};
+use setpoint_runtime::probes::Profiles;
 use setpoint_scheduler::Profile;
 
 use crate::failure::Failure;
@@ -57,6 +58,16 @@ pub fn add(wiring: &Wiring<'_>, parts: &[Part]) -> Result<(), Failure> {
         Part::Nodes(options) => simulated::add_to(manager, &client_of("simulated-nodes"), options.clone()),
     };
     parts.iter().try_for_each(add).map_err(|error: ManagerError| Failure::new("can't start", error))
+}
+
+/// Where the time and the memory of this process go, as far as it was built to tell.
+pub fn profiles() -> Profiles {
+    let profiles = Profiles::default();
+    #[cfg(feature = "cpu-profile")]
+    let profiles = profiles.with_cpu(setpoint_runtime::probes::cpu_profile);
+    #[cfg(feature = "heap-profile")]
+    let profiles = profiles.with_heap(setpoint_runtime::probes::heap_profile);
+    profiles
 }
 
 /// Settings from a file and from the environment.

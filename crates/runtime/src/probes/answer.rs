@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, Response, StatusCode, Uri, header};
-use http_body_util::Full;
 use setpoint_api::metrics::MEDIA_TYPE;
 
 use super::Site;
@@ -18,10 +17,12 @@ const PROFILE_MAX: Duration = Duration::from_secs(300);
 const TEXT: &str = "text/plain; charset=utf-8";
 const BINARY: &str = "application/octet-stream";
 
-type Answer = Response<Full<Bytes>>;
+type Answer = Response<Bytes>;
 
 impl Site {
-    pub(super) async fn answer(&self, method: &Method, uri: &Uri) -> Answer {
+    /// The answer to a request for a path: `/healthz`, `/readyz`, `/metrics`, `/debug/traces`, `/debug/pprof/profile` and
+    /// `/debug/pprof/heap`.
+    pub async fn answer(&self, method: &Method, uri: &Uri) -> Answer {
         if !matches!(*method, Method::GET | Method::HEAD) {
             return text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are served here\n");
         }
@@ -35,7 +36,7 @@ impl Site {
             ["metrics"] => answer(StatusCode::OK, MEDIA_TYPE, self.manager.metrics().text()),
             ["debug", "traces"] => answer(StatusCode::OK, "application/json", self.manager.traces().to_string()),
             ["debug", "pprof", "profile"] => self.cpu(&query).await,
-            ["debug", "pprof", "heap"] => self.heap(),
+            ["debug", "pprof", "heap"] => self.heap(&query).await,
             _ => text(StatusCode::NOT_FOUND, "404 page not found\n"),
         }
     }
@@ -44,10 +45,9 @@ impl Site {
         let Some(take) = &self.profiles.cpu else {
             return text(StatusCode::NOT_IMPLEMENTED, "this program was built without CPU profiles\n");
         };
-        let seconds = match query.get("seconds").map(str::parse) {
-            None => PROFILE_DEFAULT,
-            Some(Ok(seconds)) if (1..=PROFILE_MAX.as_secs()).contains(&seconds) => Duration::from_secs(seconds),
-            Some(_) => return text(StatusCode::BAD_REQUEST, "seconds: must be a whole number from 1 to 300\n"),
+        let seconds = match query.seconds() {
+            Ok(seconds) => seconds.unwrap_or(PROFILE_DEFAULT),
+            Err(why) => return text(StatusCode::BAD_REQUEST, why),
         };
         let (format, media) = match query.get("format") {
             None | Some("proto") => (CpuFormat::Protobuf, BINARY),
@@ -60,11 +60,15 @@ impl Site {
         }
     }
 
-    fn heap(&self) -> Answer {
+    async fn heap(&self, query: &Query<'_>) -> Answer {
         let Some(take) = &self.profiles.heap else {
             return text(StatusCode::NOT_IMPLEMENTED, "this program's allocator keeps no heap profile\n");
         };
-        match take() {
+        let seconds = match query.seconds() {
+            Ok(seconds) => seconds,
+            Err(why) => return text(StatusCode::BAD_REQUEST, why),
+        };
+        match take(seconds).await {
             Ok(profile) => answer(StatusCode::OK, BINARY, profile),
             Err(why) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{why}\n")),
         }
@@ -100,6 +104,17 @@ impl<'a> Query<'a> {
         self.pairs().find(|(key, _)| *key == name).map(|(_, value)| value)
     }
 
+    /// How long to look.
+    fn seconds(&self) -> Result<Option<Duration>, &'static str> {
+        match self.get("seconds").map(str::parse) {
+            None => Ok(None),
+            Some(Ok(seconds)) if (1..=PROFILE_MAX.as_secs()).contains(&seconds) => {
+                Ok(Some(Duration::from_secs(seconds)))
+            }
+            Some(_) => Err("seconds: must be a whole number from 1 to 300\n"),
+        }
+    }
+
     fn has(&self, name: &str) -> bool {
         self.get(name).is_some()
     }
@@ -114,7 +129,7 @@ fn text(code: StatusCode, body: impl Into<Bytes>) -> Answer {
 }
 
 fn answer(code: StatusCode, media: &'static str, body: impl Into<Bytes>) -> Answer {
-    let mut response = Response::new(Full::new(body.into()));
+    let mut response = Response::new(body.into());
     *response.status_mut() = code;
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static(media));
@@ -124,8 +139,6 @@ fn answer(code: StatusCode, media: &'static str, body: impl Into<Bytes>) -> Answ
 
 #[cfg(test)]
 mod tests {
-    use http_body_util::BodyExt;
-
     use super::*;
     use crate::clock::{Chance, Clock};
     use crate::fake_api::FakeApi;
@@ -143,7 +156,7 @@ mod tests {
     async fn check(site: &Site, path: &str, expected: (u16, &str)) {
         let answer = site.answer(&Method::GET, &path.parse().unwrap()).await;
         let code = answer.status().as_u16();
-        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        let body = answer.into_body();
         assert_eq!((code, std::str::from_utf8(&body).unwrap()), expected, "{path}");
     }
 
@@ -171,13 +184,18 @@ mod tests {
         let cpu = |time: Duration, format| -> futures_util::future::BoxFuture<'static, Result<Vec<u8>, String>> {
             Box::pin(async move { Ok(format!("{time:?} {format:?}").into_bytes()) })
         };
-        let site = site(Profiles::default().with_cpu(cpu).with_heap(|| Err("not now".to_owned())));
+        let heap = |time: Option<Duration>| -> futures_util::future::BoxFuture<'static, Result<Vec<u8>, String>> {
+            Box::pin(async move { time.map(|time| format!("{time:?}").into_bytes()).ok_or("not now".to_owned()) })
+        };
+        let site = site(Profiles::default().with_cpu(cpu).with_heap(heap));
         check(&site, "/debug/pprof/heap", (500, "not now\n")).await;
+        check(&site, "/debug/pprof/heap?seconds=5", (200, "5s")).await;
         check(&site, "/debug/pprof/profile", (200, "30s Protobuf")).await;
         check(&site, "/debug/pprof/profile?seconds=5&format=flamegraph", (200, "5s Flamegraph")).await;
         let seconds = "seconds: must be a whole number from 1 to 300\n";
         check(&site, "/debug/pprof/profile?seconds=0", (400, seconds)).await;
         check(&site, "/debug/pprof/profile?seconds=1e9", (400, seconds)).await;
+        check(&site, "/debug/pprof/heap?seconds=301", (400, seconds)).await;
         let format = "format: must be \"proto\" or \"flamegraph\"\n";
         check(&site, "/debug/pprof/profile?format=pdf", (400, format)).await;
     }

@@ -16,7 +16,7 @@ pub enum CpuFormat {
 }
 
 type Cpu = Arc<dyn Fn(Duration, CpuFormat) -> BoxFuture<'static, Result<Vec<u8>, String>> + Send + Sync>;
-type Heap = Arc<dyn Fn() -> Result<Vec<u8>, String> + Send + Sync>;
+type Heap = Arc<dyn Fn(Option<Duration>) -> BoxFuture<'static, Result<Vec<u8>, String>> + Send + Sync>;
 
 /// What a program can tell about where its time and memory go. Each is a hook, because how is up to the program: the heap
 /// depends on its allocator, of which a program has one.
@@ -36,9 +36,13 @@ impl Profiles {
         Profiles { cpu: Some(Arc::new(take)), ..self }
     }
 
-    /// Takes heap profiles, as `profile.proto`, with `take`.
+    /// Takes heap profiles, as `profile.proto`, with `take`: of all that lives, or of what is allocated within a time and lives at
+    /// its end.
     #[must_use]
-    pub fn with_heap(self, take: impl Fn() -> Result<Vec<u8>, String> + Send + Sync + 'static) -> Profiles {
+    pub fn with_heap(
+        self,
+        take: impl Fn(Option<Duration>) -> BoxFuture<'static, Result<Vec<u8>, String>> + Send + Sync + 'static,
+    ) -> Profiles {
         Profiles { heap: Some(Arc::new(take)), ..self }
     }
 }
