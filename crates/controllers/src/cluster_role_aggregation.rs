@@ -46,8 +46,10 @@ async fn reconcile(context: Context, roles: Informer<ClusterRole>, key: Key) -> 
 
 async fn apply(context: &Context, role: &ClusterRole, rules: Vec<PolicyRule>) -> Result<(), Error> {
     let name = role.metadata.name.as_deref().unwrap_or_default();
-    let patch = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-        "metadata": {"name": name, "uid": role.metadata.uid}, "rules": rules});
+    // For this version only: a role that was changed meanwhile may take in nothing any more.
+    let metadata = json!({"name": name, "uid": role.metadata.uid, "resourceVersion": role.metadata.resource_version});
+    let patch = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": metadata,
+        "rules": rules});
     let api: Api<ClusterRole> = Api::all(context.client().clone());
     match api.patch(name, &PatchParams::apply(NAME).force(), &Patch::Apply(patch)).await {
         // Gone, or another of the same name.

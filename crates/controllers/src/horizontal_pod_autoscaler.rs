@@ -116,6 +116,11 @@ impl Keeper {
     }
 }
 
+/// Whether the server says that this can't be, now or later.
+fn is_refused(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if (400..500).contains(&status.code) && ![409, 429].contains(&status.code))
+}
+
 impl Look<'_> {
     async fn run(&mut self) -> Result<(), Failure> {
         let (client, namespace) = (self.context.client(), self.key.namespace().unwrap_or_default());
@@ -126,6 +131,8 @@ impl Look<'_> {
         };
         let scale = match place.read(client).await {
             Ok(scale) => scale,
+            // A call that went wrong says nothing about the target.
+            Err(error) if !is_refused(&error) => return Err(Failure(Some(error.into()))),
             Err(error) => return Err(self.no_scale(&message(&error))),
         };
         self.report.say(

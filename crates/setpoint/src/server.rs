@@ -97,8 +97,12 @@ async fn run_on(
     let (stop, stopping) = watch::channel(false);
     let service = service::service(store.clone(), stopping.clone());
     service.sign_with(pki.signer().map_err(|error| Failure::new("can't sign tokens", error))?);
-    service.prepare(address).await.map_err(|status| Failure::new("can't prepare the store", status))?;
-    service.prepare_roles().await.map_err(|status| Failure::new("can't prepare the store", status))?;
+    let unprepared = |status| match &*store.stopped().borrow() {
+        Some(reason) => store_failed(folder, reason),
+        None => Failure::new("can't prepare the store", status),
+    };
+    service.prepare(address).await.map_err(unprepared)?;
+    service.prepare_roles().await.map_err(unprepared)?;
     let tending = service.tend();
     let serving = serve(listener, tls, service.clone(), limits(), stopping);
     let mut serving = tokio::spawn(async move {
@@ -133,8 +137,7 @@ async fn run_on(
         reason = failed => {
             let reason = reason.ok().and_then(|reason| reason.clone()).unwrap_or_default();
             tracing::error!(reason, "the store has failed; stopping");
-            Err(Failure::new(format!("stopped: the store in {} failed", folder.display()), reason)
-                .hint("check the disk, then start again: every acknowledged write is kept"))
+            Err(store_failed(folder, &reason))
         }
     };
     stop.send_replace(true);
@@ -155,6 +158,11 @@ async fn finish(in_order: impl Future<Output = Result<(), JoinError>>, signals: 
 async fn until(mut leaving: watch::Receiver<bool>) {
     // An error means that nobody will say so any more.
     let _ = leaving.wait_for(|leaving| *leaving).await;
+}
+
+fn store_failed(folder: &Path, reason: &str) -> Failure {
+    Failure::new(format!("stopped: the store in {} failed", folder.display()), reason)
+        .hint("check the disk, then start again: every acknowledged write is kept")
 }
 
 fn stopped_twice(signal: &str) -> Failure {
@@ -294,7 +302,7 @@ mod tests {
         let mut signals = Signals::listen().unwrap();
         let running = run_on(&store, folder.path(), &arguments, None, &mut signals);
         let failing = async {
-            // Once the server has written what must always be there, every operation fails.
+            // Once the server has begun to write what must always be there, every operation fails.
             store.reached(Revision::new(1)).await;
             (1..=64).for_each(|n| disk.fail(n, Fault::Error(io::ErrorKind::Other)));
             while store.commit(write()).await.is_ok() {}
