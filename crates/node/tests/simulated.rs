@@ -88,3 +88,16 @@ async fn a_deleted_pod_goes_and_its_address_is_free_again() {
     plane.advance(Duration::from_secs(1)).await;
     assert_eq!(pod(&plane, "two")["status"]["podIP"], address);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_has_ended_keeps_no_address_from_others() {
+    let plane = ControlPlane::start().await;
+    start(&plane, 1).await;
+    create(&plane, "one", "simulated-0", &["true"]).await;
+    plane.advance(Duration::from_secs(5)).await;
+    let one = pod(&plane, "one");
+    assert_eq!(one["status"]["phase"], "Succeeded");
+    create(&plane, "two", "simulated-0", &["nginx"]).await;
+    plane.advance(Duration::from_secs(5)).await;
+    assert_eq!(pod(&plane, "two")["status"]["podIP"], one["status"]["podIP"]);
+}

@@ -190,7 +190,9 @@ impl Cluster {
     async fn until(&self, count: usize, number: fn(&DeploymentStatus) -> Option<i32>) {
         let is_so = async || {
             let deployment = self.deployments.get_status("web").await.expect("a Deployment");
-            deployment.status.as_ref().and_then(number) == i32::try_from(count).ok()
+            let Some(status) = &deployment.status else { return false };
+            let is_seen = status.observed_generation == deployment.metadata.generation;
+            is_seen && number(status) == i32::try_from(count).ok()
         };
         self.until_so(is_so).await;
     }

@@ -89,8 +89,13 @@ impl Kubelet {
         }
         let has = pod.status.pod_ip.as_deref().and_then(|ip| ip.parse::<Ipv4Addr>().ok());
         let host = host_address(node);
-        let Some(address) = self.addresses.of(node, uid, has.filter(|has| *has != host)) else {
-            return Err(Error::transient(format!("{} has no address left for {key}", pod.spec.node_name)));
+        let address = if pod.has_ended() {
+            // What has ended needs no address: its status only tells which one it had.
+            self.addresses.release(node, uid);
+            has.unwrap_or(host)
+        } else {
+            let free = self.addresses.of(node, uid, has.filter(|has| *has != host));
+            free.ok_or_else(|| Error::transient(format!("{} has no address left for {key}", pod.spec.node_name)))?
         };
         let wake = match plan(&pod, Place { host, pod: address, lost }, now) {
             Step::Nothing => None,
