@@ -104,7 +104,7 @@ impl Access {
 
 /// That who changes an object may make it: there is none yet.
 pub(crate) fn check_create(call: &Call<'_>) -> Result<(), Box<Status>> {
-    if call.is_internal() {
+    if call.internal {
         return Ok(());
     }
     let what = What::Resource {

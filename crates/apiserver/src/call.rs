@@ -26,7 +26,7 @@ pub(crate) struct Call<'a> {
     pub(crate) query: Query<'a>,
     pub(crate) headers: &'a HeaderMap,
     pub(crate) user: &'a User,
-    /// A part of this process asks.
+    /// A part of this process asks, not somebody on the network.
     pub(crate) internal: bool,
     /// The term of a leader under which this is written.
     pub(crate) fence: Option<Fence<'a>>,
@@ -86,11 +86,6 @@ impl<'a> Call<'a> {
         self.server.store.commit(transaction).await
     }
 
-    /// Whether a part of this process asks, not somebody on the network.
-    pub(crate) fn is_internal(&self) -> bool {
-        self.internal
-    }
-
     pub(crate) fn kind(&self) -> &'a Kind {
         &self.served.kind
     }
@@ -110,7 +105,7 @@ impl<'a> Call<'a> {
         let user = behaviour::User {
             name: self.user.name.clone(),
             uid: self.user.uid.clone(),
-            groups: self.user.all_groups(),
+            groups: self.user.groups.clone(),
             extra: self.user.extra.iter().map(|(key, values)| (key.clone(), values.clone())).collect(),
         };
         Context { now: self.server.clock.seconds(), user, dry_run }

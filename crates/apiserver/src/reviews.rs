@@ -56,7 +56,7 @@ fn review(call: &Call<'_>, object: &Value) -> Result<Value, Box<Status>> {
     }
 }
 
-/// The user that a review asks about.
+/// The user that a review asks about: in the groups that it names and no others.
 fn subject(spec: &Value) -> User {
     let texts = |value: &Value| -> Vec<String> {
         value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
@@ -132,7 +132,7 @@ fn check(kind: &Kind, object: &Value) -> Result<(), Box<Status>> {
 
 fn user_info(call: &Call<'_>) -> Value {
     let user = call.user;
-    let mut info = json!({"username": user.name, "groups": user.all_groups()});
+    let mut info = json!({"username": user.name, "groups": user.groups});
     if !user.uid.is_empty() {
         info.set("uid", &*user.uid);
     }

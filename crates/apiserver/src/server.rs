@@ -231,8 +231,9 @@ impl Inner {
             return Err(Box::new(Status::unauthorized("Unauthorized")));
         }
         let user = match (User::of(extensions), tokens::bearer(headers)) {
-            (Some(user), _) => Cow::Borrowed(user),
-            (None, Some(token)) => match tokens::user(self, token) {
+            (Some(user), _) if user.is_settled() => Cow::Borrowed(user),
+            (Some(user), _) => Cow::Owned(user.clone().settled()),
+            (None, Some(token)) => match tokens::holder(self, token) {
                 Some(user) => Cow::Owned(user),
                 None => return Err(Box::new(Status::unauthorized("Unauthorized"))),
             },

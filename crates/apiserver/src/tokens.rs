@@ -18,7 +18,7 @@ use ring::signature::{
 use serde::{Deserialize, Serialize};
 
 pub(crate) use request::issue;
-pub(crate) use review::{bearer as user, review};
+pub(crate) use review::{holder, review};
 
 /// Who signs, and for whom a token is if nobody else is named.
 pub(crate) const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";

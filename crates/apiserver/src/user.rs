@@ -30,16 +30,18 @@ impl User {
         User { name: ANONYMOUS.to_owned(), groups: vec![UNAUTHENTICATED.to_owned()], ..User::default() }
     }
 
-    /// All groups that the user is in: those that the credentials name, and everyone whose credentials were accepted.
-    pub(crate) fn memberships(&self) -> impl Iterator<Item = &str> {
-        let is_settled = |group: &String| group == AUTHENTICATED || group == UNAUTHENTICATED;
-        let is_known = self.name != ANONYMOUS && !self.groups.iter().any(is_settled);
-        self.groups.iter().map(String::as_str).chain(is_known.then_some(AUTHENTICATED))
+    /// The user with the group of those whose credentials were accepted, or of those who have none.
+    pub(crate) fn settled(mut self) -> User {
+        if !self.is_settled() {
+            let group = if self.name == ANONYMOUS { UNAUTHENTICATED } else { AUTHENTICATED };
+            self.groups.push(group.to_owned());
+        }
+        self
     }
 
-    /// [`User::memberships`] as a list of its own.
-    pub(crate) fn all_groups(&self) -> Vec<String> {
-        self.memberships().map(str::to_owned).collect()
+    /// Whether the groups say if the credentials were accepted.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.groups.iter().any(|group| group == AUTHENTICATED || group == UNAUTHENTICATED)
     }
 
     /// Whether this is one of those who may do everything.

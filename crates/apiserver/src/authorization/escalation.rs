@@ -12,7 +12,7 @@ use crate::objects;
 /// Checks a role or a binding that is about to be written. Others are of no concern.
 pub(crate) fn check(call: &Call<'_>, object: &Value) -> Result<(), Box<Status>> {
     let kind = call.kind();
-    if kind.group != GROUP || call.user.is_master() || call.is_internal() {
+    if kind.group != GROUP || call.user.is_master() || call.internal {
         return Ok(());
     }
     let metadata = &object["metadata"];
@@ -65,7 +65,7 @@ fn confirm(call: &Call<'_>, object: &Value, namespace: &str, wanted: &[Rule]) ->
     if missing.is_empty() {
         return Ok(());
     }
-    let groups: Vec<Box<str>> = call.user.memberships().map(Box::from).collect();
+    let groups: Vec<Box<str>> = call.user.groups.iter().map(|group| Box::from(&**group)).collect();
     let why = format!(
         "user {} (groups=[{}]) is attempting to grant RBAC permissions not currently held:\n{}",
         setpoint_api::quote::quote(&call.user.name),

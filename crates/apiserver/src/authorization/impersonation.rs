@@ -7,7 +7,7 @@ use setpoint_api::{Status, quote::quote};
 
 use super::{Asked, What};
 use crate::server::Inner;
-use crate::user::{ANONYMOUS, User};
+use crate::user::User;
 
 const EXTRA: &str = "impersonate-extra-";
 const AUTHENTICATION: &str = "authentication.k8s.io";
@@ -45,10 +45,9 @@ pub(crate) fn impersonated(server: &Inner, user: &User, headers: &HeaderMap) -> 
         (Some((namespace, _)), true) => {
             vec!["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")]
         }
-        (None, true) if wanted.name == ANONYMOUS => User::anonymous().groups,
         _ => wanted.groups.clone(),
     };
-    Ok(Some(User { groups, ..wanted }))
+    Ok(Some(User { groups, ..wanted }.settled()))
 }
 
 fn asked_for(headers: &HeaderMap) -> User {

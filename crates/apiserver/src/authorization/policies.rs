@@ -144,7 +144,7 @@ impl Policies {
     /// In the order of bindings, those of the cluster first; each binding once.
     fn grants_of(&self, user: &User, namespace: &str) -> Vec<Found> {
         let own = self.users.get(&*user.name).into_iter();
-        let all = own.chain(user.memberships().filter_map(|group| self.groups.get(group)));
+        let all = own.chain(user.groups.iter().filter_map(|group| self.groups.get(&**group)));
         let mut found: Vec<Found> = all
             .flat_map(|places| {
                 let within = places.within.get(namespace).into_iter().flatten();

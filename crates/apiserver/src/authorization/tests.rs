@@ -219,3 +219,15 @@ async fn a_review_tells_which_binding_gives_it() {
     let answer = server.done("POST", path, review("bob", &["others"])).await;
     assert_eq!(answer["status"], json!({"allowed": false}));
 }
+
+#[tokio::test]
+async fn a_review_is_about_the_groups_that_it_names_and_no_others() {
+    let server = Server::start().await;
+    server.api.prepare_roles().await.unwrap();
+    for (groups, expected) in [(json!([]), false), (json!(["system:authenticated"]), true)] {
+        let spec = json!({"user": "bob", "groups": groups, "nonResourceAttributes": {"verb": "get", "path": "/api"}});
+        let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+        let answer = server.done("POST", path, json!({"spec": spec})).await;
+        assert_eq!(answer["status"]["allowed"], expected, "{groups}");
+    }
+}

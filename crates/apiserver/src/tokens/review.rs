@@ -55,7 +55,7 @@ fn judge(server: &Inner, token: &str, wanted: &[String]) -> Result<(Claims, Vec<
 }
 
 /// Whose token this is, if it is a good one for this server.
-pub(crate) fn bearer(server: &Inner, token: &str) -> Option<User> {
+pub(crate) fn holder(server: &Inner, token: &str) -> Option<User> {
     let (claims, _) = judge(server, token, &[ISSUER.to_owned()]).ok()?;
     Some(user(&claims))
 }
