@@ -14,6 +14,7 @@ pub mod reason;
 mod stage;
 mod task;
 mod vehicle;
+mod window;
 
 pub use frame::{
     Desired, FRAME_BYTES_MAX, FrameError, FromVehicle, Goodbye, HealthCheck, Hello, MESSAGE_BYTES_MAX,
@@ -22,3 +23,4 @@ pub use frame::{
 pub use stage::{Outcome, Stage};
 pub use task::TaskId;
 pub use vehicle::{GATEWAYS_GROUP, Party, VEHICLES_GROUP, VehicleName};
+pub use window::{Window, WindowError};
