@@ -3,13 +3,17 @@
 //! The rules run in the order of kube-apiserver's default plugins. Those that change an object run before it is validated,
 //! those that only judge it afterwards.
 
+mod amounts;
 mod certificate;
 mod default_class;
+mod limit_range;
 mod namespace;
 mod node_taint;
+mod pod_resources;
 mod pod_security;
 mod pod_toleration;
 mod priority;
+pub(crate) mod quota;
 mod runtime_class;
 mod service_account;
 mod storage;
@@ -31,6 +35,7 @@ pub(crate) async fn create(call: &mut Call<'_>, object: &mut Value) -> Result<()
     namespace::check_lives(call, object)?;
     match resource(call) {
         ("", "pods") => {
+            limit_range::admit(call, object);
             service_account::admit(call, object).await?;
             priority::admit(call, object)?;
             pod_toleration::admit(object);
@@ -65,9 +70,11 @@ pub(crate) async fn create(call: &mut Call<'_>, object: &mut Value) -> Result<()
 pub(crate) fn check_create(call: &mut Call<'_>, object: &Value) -> Result<(), Box<Status>> {
     match resource(call) {
         ("", "pods") => {
+            limit_range::check(call, object)?;
             pod_security::check(call, object)?;
             runtime_class::check(call, object)
         }
+        ("", "persistentvolumeclaims") => limit_range::check(call, object),
         ("scheduling.k8s.io", "priorityclasses") => priority::check_class(call, object, None),
         ("certificates.k8s.io", "certificatesigningrequests") => certificate::check(call, object),
         (authorization::GROUP, _) => escalation::check(call, object),
@@ -78,6 +85,10 @@ pub(crate) fn check_create(call: &mut Call<'_>, object: &Value) -> Result<(), Bo
 /// Before a change is validated.
 pub(crate) fn update(call: &mut Call<'_>, new: &mut Value, old: &Value) -> Result<(), Box<Status>> {
     match (resource(call), call.subresource) {
+        (("", "pods"), Some("resize")) if !old["metadata"].has("deletionTimestamp") => {
+            limit_range::admit(call, new);
+            Ok(())
+        }
         (("", "pods"), None) => {
             priority::keep(new, old);
             pod_toleration::admit(new);
@@ -91,7 +102,11 @@ pub(crate) fn update(call: &mut Call<'_>, new: &mut Value, old: &Value) -> Resul
 pub(crate) fn check_update(call: &mut Call<'_>, new: &Value, old: &Value) -> Result<(), Box<Status>> {
     match (resource(call), call.subresource) {
         (("", "pods"), None | Some("ephemeralcontainers")) => pod_security::check_change(call, new, old),
-        (("", "persistentvolumeclaims"), None) => storage::check_resize(call, new, old),
+        (("", "persistentvolumeclaims"), None) => {
+            check_limits(call, new, old)?;
+            storage::check_resize(call, new, old)
+        }
+        (("", "pods"), Some("resize")) => check_limits(call, new, old),
         (("scheduling.k8s.io", "priorityclasses"), None) => priority::check_class(call, new, Some(old)),
         ((authorization::GROUP, _), None) => escalation::check(call, new),
         _ => Ok(()),
@@ -104,6 +119,11 @@ pub(crate) fn delete(call: &Call<'_>, name: &str) -> Result<(), Box<Status>> {
         ("", "namespaces") => namespace::check_mortal(call, name),
         _ => Ok(()),
     }
+}
+
+/// What is being deleted needs no limits any more.
+fn check_limits(call: &Call<'_>, new: &Value, old: &Value) -> Result<(), Box<Status>> {
+    if old["metadata"].has("deletionTimestamp") { Ok(()) } else { limit_range::check(call, new) }
 }
 
 fn resource<'a>(call: &Call<'a>) -> (&'a str, &'a str) {
@@ -119,6 +139,19 @@ fn forbidden(call: &Call<'_>, object: &Value, why: impl std::fmt::Display) -> Bo
 fn find(call: &Call<'_>, group: &str, plural: &str, namespace: Option<&str>, name: &str) -> Option<Value> {
     let resource = GroupResource::new(group, plural);
     call.server.store.snapshot().get(&resource, namespace, name).map(|object| objects::value(&object))
+}
+
+/// The stored objects of a resource of the core group in the namespace of the request.
+fn stored_in_namespace(call: &Call<'_>, plural: &str) -> Vec<Arc<Object>> {
+    let resource = GroupResource::new("", plural);
+    let (selection, namespace) = (Selection::everything(), call.namespace);
+    let query = Query { resource: &resource, namespace, selection: &selection, after: None, limit: None };
+    call.server.store.snapshot().list(&query).items
+}
+
+/// The objects of a resource of the core group in the namespace of the request.
+fn in_namespace(call: &Call<'_>, plural: &str) -> impl Iterator<Item = Value> + use<> {
+    stored_in_namespace(call, plural).into_iter().map(|object| objects::value(&object))
 }
 
 /// All objects of a resource that has few and belongs to the whole cluster.

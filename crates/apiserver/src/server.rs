@@ -16,6 +16,7 @@ use setpoint_api::Status;
 use setpoint_store::Store;
 use tokio::sync::watch;
 
+use crate::admission::quota::Queues;
 use crate::answer::{self, Answer};
 use crate::authorization::{self, Access, Asked};
 use crate::body::Body;
@@ -58,6 +59,8 @@ pub(crate) struct Inner {
     pub(crate) flow: Flow,
     /// Who may do what.
     pub(crate) access: Access,
+    /// Where writers wait for others that write to the same quotas.
+    pub(crate) quota_queues: Queues,
     /// Signs service account tokens; without one there are none.
     pub(crate) signer: OnceLock<Signer>,
     /// Writes the figures of what runs in the same process.
@@ -91,6 +94,7 @@ impl ApiServer {
                 metrics: Arc::default(),
                 flow: Flow::default(),
                 access: Access::default(),
+                quota_queues: Queues::default(),
                 signer: OnceLock::new(),
                 beside: OnceLock::new(),
                 nearby: OnceLock::new(),

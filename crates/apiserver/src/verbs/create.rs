@@ -9,6 +9,7 @@ use setpoint_schema::Edit;
 use setpoint_store::{CommitError, Expectation, Object};
 
 use super::{show, show_value};
+use crate::admission::quota;
 use crate::answer::Answer;
 use crate::body::Body;
 use crate::call::Call;
@@ -138,25 +139,38 @@ async fn insert_named(call: &mut Call<'_>, mut object: Value, options: &WriteOpt
     admission::check_create(call, &object)?;
     call.warnings.extend(kind.behaviour.warnings(&kind.node(&object), None));
     kind.behaviour.canonicalize(&mut object);
-    let key = objects::key(call.served, call.namespace, &name);
+    store(call, &name, object, options).await
+}
+
+/// Commits a new object with what has to be recorded beside it.
+async fn store(call: &Call<'_>, name: &str, object: Value, options: &WriteOptions) -> Result<Outcome, Box<Status>> {
     if options.dry_run {
-        let exists = call.server.store.snapshot().get(&call.served.stored, key.namespace(), &name);
+        quota::charge(call, &object, None, true).await?;
+        let key = objects::key(call.served, call.namespace, name);
+        let exists = call.server.store.snapshot().get(&call.served.stored, key.namespace(), name);
         return match exists {
-            Some(_) => Err(Box::new(Status::already_exists(&call.served.resource, &name))),
+            Some(_) => Err(Box::new(Status::already_exists(&call.served.resource, name))),
             None => Ok(Outcome::DryRun(object)),
         };
     }
-    let allocated = allocation::changes(call, None, Some(&object))?;
-    let change = objects::put_change(call.served, key, Expectation::Absent, &object);
-    let transaction = allocated.into_iter().fold(objects::transaction(call.served, change), |all, one| all.and(one));
-    match call.commit(transaction).await {
-        Ok(committed) => {
-            Ok(Outcome::Stored(committed.objects.into_iter().flatten().next().expect("a put has an object")))
+    let mut tries = 0;
+    loop {
+        let mut charge = quota::charge(call, &object, None, false).await?;
+        let beside = allocation::changes(call, None, Some(&object))?.into_iter().chain(charge.take_changes());
+        let key = objects::key(call.served, call.namespace, name);
+        let change = objects::put_change(call.served, key, Expectation::Absent, &object);
+        let transaction = beside.fold(objects::transaction(call.served, change), |all, one| all.and(one));
+        match call.commit(transaction).await {
+            Ok(committed) => {
+                let stored = committed.objects.into_iter().flatten().next().expect("a put has an object");
+                return Ok(Outcome::Stored(stored));
+            }
+            Err(error) if quota::is_lost_race(&error) && tries < quota::CONFLICT_TRIES_MAX => tries += 1,
+            Err(CommitError::Exists { key, .. }) if *key.resource() != call.served.stored => {
+                return Err(allocation::exhausted(&key));
+            }
+            Err(error) => return Err(objects::refusal(call.served, name, error)),
         }
-        Err(CommitError::Exists { key, .. }) if *key.resource() != call.served.stored => {
-            Err(allocation::exhausted(&key))
-        }
-        Err(error) => Err(objects::refusal(call.served, &name, error)),
     }
 }
 

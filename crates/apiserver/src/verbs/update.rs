@@ -10,6 +10,7 @@ use setpoint_store::{Change, CommitError, Expectation, Object};
 
 use super::create::{self, Outcome};
 use super::{show, show_value};
+use crate::admission::quota::{self, Charge};
 use crate::answer::Answer;
 use crate::body::Body;
 use crate::call::Call;
@@ -85,16 +86,16 @@ pub(crate) async fn change(
         call.warnings.truncate(warnings);
         let name = call.object_name();
         let current = objects::find(&call.server.store.snapshot(), call.served, call.namespace, name)?;
-        let step = next(call, options, make, &current)?;
+        let step = next(call, options, make, &current).await?;
         let key = objects::key(call.served, call.namespace, name);
         let expectation = Expectation::Unchanged(current.revision());
         let result = match step {
             Step::Nothing => return Ok(Outcome::Stored(current)),
-            Step::Put(object, _) | Step::Remove(object, _) if options.dry_run => return Ok(Outcome::DryRun(object)),
-            Step::Put(object, beside) => {
+            Step::Put(object, ..) | Step::Remove(object, _) if options.dry_run => return Ok(Outcome::DryRun(object)),
+            Step::Put(object, beside, mut charge) => {
                 let change = objects::put_change(call.served, key, expectation, &object);
-                let transaction =
-                    beside.into_iter().fold(objects::transaction(call.served, change), |all, one| all.and(one));
+                let beside = beside.into_iter().chain(charge.take_changes());
+                let transaction = beside.fold(objects::transaction(call.served, change), |all, one| all.and(one));
                 let committed = call.commit(transaction).await;
                 committed.map(|c| Outcome::Stored(c.objects.into_iter().flatten().next().expect("a put has an object")))
             }
@@ -116,22 +117,22 @@ pub(crate) async fn change(
     }
 }
 
-enum Step {
+enum Step<'a> {
     /// The object is as it should be.
     Nothing,
-    /// It is stored anew, together with what changes beside it.
-    Put(Value, Vec<Change>),
+    /// It is stored anew, together with what changes beside it and what quotas record.
+    Put(Value, Vec<Change>, Charge<'a>),
     /// Its last finalizer went: so does it.
     Remove(Value, Vec<Change>),
 }
 
 /// What to do with the present object.
-fn next(
-    call: &mut Call<'_>,
+async fn next<'a>(
+    call: &mut Call<'a>,
     options: &WriteOptions,
     make: &mut Make<'_>,
     current: &Arc<Object>,
-) -> Result<Step, Box<Status>> {
+) -> Result<Step<'a>, Box<Status>> {
     let kind = call.kind();
     let name = call.object_name();
     let old = objects::shown(call.served, current);
@@ -162,8 +163,9 @@ fn next(
     if new == old {
         return Ok(Step::Nothing);
     }
+    let charge = quota::charge(call, &new, Some(&old), options.dry_run).await?;
     let beside = allocation::changes(call, Some(&old), Some(&new))?;
-    Ok(Step::Put(new, beside))
+    Ok(Step::Put(new, beside, charge))
 }
 
 /// Being deleted, with nothing left to wait for.
