@@ -1,0 +1,28 @@
+//! The kinds of the fleet: what users write and what is reported back, described once, as Rust types.
+
+mod firmware;
+mod install;
+mod rollout;
+mod schema;
+mod vehicle;
+
+pub use firmware::{Artifact, ArtifactKind, Firmware, FirmwareSpec, FirmwareStatus, HealthCheck, Notes};
+pub use install::{definitions, install};
+pub use rollout::{Counts, FirmwareRef, GroupBudget, OnFailure, Rollout, RolloutSpec, RolloutStatus, Step, TopFailure};
+pub use vehicle::{Progress, Retry, Slot, Task, UpdatePolicy, Vehicle, VehicleSpec, VehicleStatus};
+
+/// The API group of all kinds.
+pub const GROUP: &str = "fleet.setpoint.dev";
+
+/// Their version.
+pub const VERSION: &str = "v1alpha1";
+
+/// The name of the Firmware object of a version: what a version has that names of objects can't is replaced by `-`.
+///
+/// ```
+/// assert_eq!(setpoint_fleet::kinds::firmware_name("2.1.0+HW_b"), "2.1.0-hw-b");
+/// ```
+#[must_use]
+pub fn firmware_name(version: &str) -> String {
+    version.to_ascii_lowercase().replace(['+', '_'], "-")
+}

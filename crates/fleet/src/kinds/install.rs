@@ -1,0 +1,125 @@
+//! Makes the kinds known to an API server, and who may do what with them.
+
+use std::time::Duration;
+
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client, CustomResourceExt, Resource};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::{Firmware, Rollout, Vehicle};
+
+/// Who owns the definitions.
+const MANAGER: &str = "setpoint-fleet";
+
+/// How often to look whether the kinds are served, and the pause between two looks.
+const LOOKS_MAX: usize = 300;
+const LOOK_PAUSE: Duration = Duration::from_millis(20);
+
+/// The definitions of all kinds.
+#[must_use]
+pub fn definitions() -> Vec<CustomResourceDefinition> {
+    vec![Vehicle::crd(), Firmware::crd(), Rollout::crd()]
+}
+
+/// Makes all kinds known, and waits until they are served. Doing it again changes nothing.
+///
+/// # Errors
+/// What the API server says.
+pub async fn install(client: &Client) -> Result<(), kube::Error> {
+    for definition in definitions() {
+        let name = definition.metadata.name.clone().unwrap_or_default();
+        apply::<CustomResourceDefinition>(client, &name, &definition).await?;
+    }
+    for (name, role) in roles() {
+        apply::<ClusterRole>(client, &name, &role).await?;
+    }
+    for (name, binding) in bindings() {
+        apply::<ClusterRoleBinding>(client, &name, &binding).await?;
+    }
+    served(client).await
+}
+
+async fn apply<K>(client: &Client, name: &str, object: &(impl Serialize + std::fmt::Debug)) -> Result<(), kube::Error>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    let params = PatchParams::apply(MANAGER).force();
+    Api::<K>::all(client.clone()).patch(name, &params, &Patch::Apply(object)).await.map(drop)
+}
+
+/// A kind is served a moment after its definition is there.
+async fn served(client: &Client) -> Result<(), kube::Error> {
+    let list = kube::api::ListParams::default().limit(1);
+    for look in 1.. {
+        let vehicles = Api::<Vehicle>::all(client.clone()).list_metadata(&list).await.map(drop);
+        let firmwares = Api::<Firmware>::all(client.clone()).list_metadata(&list).await.map(drop);
+        let rollouts = Api::<Rollout>::all(client.clone()).list_metadata(&list).await.map(drop);
+        match vehicles.and(firmwares).and(rollouts) {
+            Err(kube::Error::Api(status)) if status.code == 404 && look < LOOKS_MAX => {
+                tokio::time::sleep(LOOK_PAUSE).await;
+            }
+            outcome => return outcome,
+        }
+    }
+    Ok(())
+}
+
+/// What each controller may do, and what people with the usual roles may: nobody of them writes status.
+fn roles() -> Vec<(String, Value)> {
+    let rule = |resources: &[&str], verbs: &[&str]| json!({"apiGroups": [super::GROUP], "resources": resources, "verbs": verbs});
+    let read = ["get", "list", "watch"];
+    let write = ["create", "delete", "deletecollection", "patch", "update"];
+    let kinds = ["vehicles", "firmwares", "rollouts"];
+    let statuses = ["vehicles/status", "firmwares/status", "rollouts/status"];
+    let events =
+        json!({"apiGroups": ["", "events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch", "update"]});
+    let role = |name: &str, labels: Value, rules: Vec<Value>| {
+        let metadata = json!({"name": name, "labels": labels});
+        let role = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": metadata, "rules": rules,
+        });
+        (name.to_owned(), role)
+    };
+    let controller = |name: &str, rules: Vec<Value>| role(&format!("system:controller:{name}"), json!({}), rules);
+    let aggregate = |to: &str| json!({format!("rbac.authorization.k8s.io/aggregate-to-{to}"): "true"});
+    vec![
+        controller(
+            "vehicle-controller",
+            vec![rule(&kinds, &read), rule(&["vehicles/status"], &["patch", "update"]), events.clone()],
+        ),
+        controller(
+            "firmware-controller",
+            vec![rule(&kinds, &read), rule(&["firmwares/status"], &["patch", "update"]), events.clone()],
+        ),
+        controller(
+            "rollout-controller",
+            vec![
+                rule(&kinds, &read),
+                rule(&["vehicles"], &["patch"]),
+                rule(&["rollouts/status"], &["patch", "update"]),
+                events,
+            ],
+        ),
+        role("setpoint:fleet-view", aggregate("view"), vec![rule(&[&kinds[..], &statuses[..]].concat(), &read)]),
+        role("setpoint:fleet-edit", aggregate("edit"), vec![rule(&kinds, &write)]),
+    ]
+}
+
+/// Controllers by their service accounts.
+fn bindings() -> Vec<(String, Value)> {
+    let binding = |controller: &str| {
+        let name = format!("system:controller:{controller}");
+        let subject = json!({"kind": "ServiceAccount", "name": controller, "namespace": "kube-system"});
+        let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name});
+        let binding = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+            "metadata": {"name": name}, "subjects": [subject], "roleRef": role,
+        });
+        (name, binding)
+    };
+    ["vehicle-controller", "firmware-controller", "rollout-controller"].map(binding).to_vec()
+}
