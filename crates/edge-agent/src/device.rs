@@ -1,0 +1,16 @@
+//! A real vehicle around the state machine: files, commands and a connection to the hub.
+//!
+//! Start at [`run`].
+
+mod commands;
+mod config;
+mod fetch;
+mod journal_file;
+mod link;
+mod poll;
+mod run;
+mod socket;
+mod wire;
+
+pub use config::Config;
+pub use run::{Ended, run};

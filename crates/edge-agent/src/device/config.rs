@@ -1,0 +1,101 @@
+//! The agent's configuration, a file in JSON.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::Value;
+use setpoint_fleet_protocol::VehicleName;
+use setpoint_fleet_protocol::metadata::Trust;
+
+/// What the agent has to know. Paths are relative to the file.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Config {
+    /// `namespace/name`, as in the certificate.
+    pub vehicle: String,
+    /// The vehicle's hardware.
+    pub hardware_id: String,
+    /// Where the hub is: `https://HOST:PORT`. Several are tried one after another.
+    pub hubs: Vec<String>,
+    /// Where journal and slots are.
+    pub data: PathBuf,
+    /// The authority of the hub's certificate, in PEM.
+    pub ca: PathBuf,
+    /// The vehicle's certificate, in PEM.
+    pub certificate: PathBuf,
+    /// The key of it, in PEM.
+    pub key: PathBuf,
+    /// The root metadata that the vehicle was made with.
+    #[serde(default)]
+    pub root: Option<PathBuf>,
+    /// Says in the place of `root` that nothing but digests is checked.
+    #[serde(default)]
+    pub unsigned: bool,
+    /// The version that the vehicle was made with.
+    #[serde(default)]
+    pub initial_version: String,
+    /// What the vehicle knows of itself, where nothing measures it.
+    #[serde(default)]
+    pub facts: Value,
+    /// A file with the same, read again whenever a gate holds.
+    #[serde(default)]
+    pub facts_file: Option<PathBuf>,
+    /// Commands in the place of the built-in slots, by name: `install`, `arm`, `commit`, `disarm`, `restart`.
+    #[serde(default)]
+    pub hooks: BTreeMap<String, Vec<String>>,
+    /// Health checks by name: a command that succeeds if all is well.
+    #[serde(default)]
+    pub checks: BTreeMap<String, Vec<String>>,
+    /// How to speak to the hub.
+    #[serde(default)]
+    pub transport: Transport,
+}
+
+/// How to speak to the hub.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Transport {
+    /// WebSockets, and long polls where something on the way doesn't let them through.
+    #[default]
+    Auto,
+    /// WebSockets only.
+    WebSocket,
+    /// Long polls only.
+    LongPoll,
+}
+
+impl Config {
+    /// Reads a file.
+    pub fn read(file: &Path) -> Result<Config, String> {
+        let text = fs::read_to_string(file).map_err(|error| error.to_string())?;
+        let mut config: Config = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+        if VehicleName::parse(&config.vehicle).is_none() {
+            return Err(format!("vehicle: {:?} is not NAMESPACE/NAME", config.vehicle));
+        }
+        if config.hubs.is_empty() {
+            return Err("hubs: there is none".into());
+        }
+        if config.root.is_none() && !config.unsigned {
+            return Err("root: there is none; say \"unsigned\": true if nothing but digests is to be checked".into());
+        }
+        let folder = file.parent().unwrap_or(Path::new("."));
+        for path in [&mut config.data, &mut config.ca, &mut config.certificate, &mut config.key] {
+            *path = folder.join(&path);
+        }
+        for path in [&mut config.root, &mut config.facts_file].into_iter().flatten() {
+            *path = folder.join(&path);
+        }
+        Ok(config)
+    }
+
+    /// What the root that the vehicle was made with lets it believe.
+    pub fn trust(&self) -> Result<Option<Arc<Trust>>, String> {
+        let Some(path) = &self.root else { return Ok(None) };
+        let shown = |why: String| format!("can't use {}: {why}", path.display());
+        let text = fs::read_to_string(path).map_err(|error| shown(error.to_string()))?;
+        Trust::pinned(&text).map(Arc::new).map(Some).map_err(|refusal| shown(refusal.to_string()))
+    }
+}

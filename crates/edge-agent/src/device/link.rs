@@ -1,0 +1,123 @@
+//! The connection to the hub: one after another, for as long as the agent lives.
+
+use std::time::Duration;
+
+use ring::rand::SecureRandom;
+use setpoint_fleet_protocol::{Desired, Hello, Report};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::sleep;
+
+use super::config::Transport;
+use super::wire::Wire;
+use super::{poll, socket};
+
+/// The first pause after a connection that failed, doubled with each in a row.
+const PAUSE: Duration = Duration::from_secs(1);
+/// The longest pause.
+const PAUSE_MAX: Duration = Duration::from_secs(120);
+
+/// WebSockets that were refused in a row before long polls are tried in their place.
+const REFUSED_MAX: u32 = 2;
+/// Sessions of long polls before WebSockets are tried again.
+const POLLS_BEFORE_SOCKET: u32 = 10;
+
+/// What the connection tells the agent.
+pub enum Heard {
+    /// A session is about to begin: with what?
+    Opening(oneshot::Sender<Hello>),
+    /// The hub welcomed the vehicle, and says what time it is.
+    Open(i64),
+    /// The hub says what should be.
+    Told(Box<Desired>),
+    /// The session has ended.
+    Closed(String),
+}
+
+/// How a session ended.
+pub enum Ending {
+    /// There was none: the hub was not reached.
+    Unreached(String),
+    /// There was none: something on the way, or the hub, doesn't take this sort.
+    Refused(String),
+    /// There was one.
+    Ended(String),
+    /// The hub asked to come back within a time.
+    Goodbye(Duration),
+}
+
+/// What a session needs.
+pub struct Link {
+    pub hubs: Vec<String>,
+    pub transport: Transport,
+    pub wire: Wire,
+    pub heard: mpsc::Sender<Heard>,
+    /// The latest report.
+    pub reports: watch::Receiver<Option<Report>>,
+    /// The number of the latest report that was sent.
+    pub sent: watch::Sender<u64>,
+    /// The hub of the present session, for downloads.
+    pub hub: watch::Sender<String>,
+}
+
+impl Link {
+    /// Connects again and again.
+    pub async fn run(mut self) {
+        let (mut failures, mut refused, mut polls) = (0u32, 0u32, 0u32);
+        for turn in 0usize.. {
+            let hub = self.hubs[turn % self.hubs.len()].clone();
+            self.hub.send_replace(hub.clone());
+            let polling = match self.transport {
+                Transport::Auto => refused >= REFUSED_MAX,
+                Transport::WebSocket => false,
+                Transport::LongPoll => true,
+            };
+            let ending =
+                if polling { poll::session(&mut self, &hub).await } else { socket::session(&mut self, &hub).await };
+            polls = if polling { polls + 1 } else { 0 };
+            if polls >= POLLS_BEFORE_SOCKET {
+                (refused, polls) = (0, 0);
+            }
+            let (why, pause) = match ending {
+                Ending::Unreached(why) => {
+                    failures += 1;
+                    (why, drawn(PAUSE.saturating_mul(1 << failures.min(10)).min(PAUSE_MAX)))
+                }
+                Ending::Refused(why) => {
+                    (failures, refused) = (failures + 1, refused + 1);
+                    (why, drawn(PAUSE.saturating_mul(1 << failures.min(10)).min(PAUSE_MAX)))
+                }
+                Ending::Ended(why) => {
+                    failures = 0;
+                    (why, drawn(PAUSE))
+                }
+                Ending::Goodbye(within) => {
+                    failures = 0;
+                    ("the hub said goodbye".to_owned(), drawn(within.min(PAUSE_MAX)))
+                }
+            };
+            if self.heard.send(Heard::Closed(why)).await.is_err() {
+                return;
+            }
+            sleep(pause).await;
+        }
+    }
+
+    /// The first frame of a new session; none if the agent is ending.
+    pub async fn hello(&self) -> Option<Hello> {
+        let (reply, hello) = oneshot::channel();
+        self.heard.send(Heard::Opening(reply)).await.ok()?;
+        hello.await.ok()
+    }
+
+    /// A report was sent.
+    pub fn has_sent(&self, seq: u64) {
+        self.sent.send_replace(seq);
+    }
+}
+
+/// A span up to this one, by chance, so that vehicles which were cut off together don't come back together.
+fn drawn(most: Duration) -> Duration {
+    let mut bytes = [0; 4];
+    let _ = ring::rand::SystemRandom::new().fill(&mut bytes);
+    most.mul_f64(f64::from(u32::from_le_bytes(bytes)) / f64::from(u32::MAX))
+}

@@ -1,0 +1,102 @@
+//! Connections to the hub and to where firmware is: TCP, TLS with the vehicle's certificate, HTTP/1.1.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response, Uri, header};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+use super::Config;
+
+/// How long a connection may take to come about.
+const CONNECT_LIMIT: Duration = Duration::from_secs(20);
+
+/// A byte stream, with or without TLS.
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+/// Connects as the vehicle.
+#[derive(Clone)]
+pub struct Wire {
+    tls: TlsConnector,
+}
+
+impl Wire {
+    /// With the certificates of a configuration.
+    pub fn new(config: &Config) -> Result<Wire, String> {
+        let shown = |path: &Path, why: String| format!("can't use {}: {why}", path.display());
+        let read = |path: &Path| fs::read(path).map_err(|error| shown(path, error.to_string()));
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_slice_iter(&read(&config.ca)?) {
+            let certificate = certificate.map_err(|error| shown(&config.ca, error.to_string()))?;
+            roots.add(certificate).map_err(|error| shown(&config.ca, error.to_string()))?;
+        }
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&read(&config.certificate)?).collect();
+        let chain = chain.map_err(|error| shown(&config.certificate, error.to_string()))?;
+        let key = PrivateKeyDer::from_pem_slice(&read(&config.key)?)
+            .map_err(|error| shown(&config.key, error.to_string()))?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let tls = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .map_err(|error| error.to_string())?
+            .with_root_certificates(roots)
+            .with_client_auth_cert(chain, key)
+            .map_err(|error| shown(&config.certificate, error.to_string()))?;
+        Ok(Wire { tls: TlsConnector::from(Arc::new(tls)) })
+    }
+
+    /// Connects to where a URL points to.
+    pub async fn connect(&self, url: &Uri) -> io::Result<Box<dyn Stream>> {
+        let wrong = |why: &str| io::Error::new(io::ErrorKind::InvalidInput, format!("{url}: {why}"));
+        let host = url.host().ok_or_else(|| wrong("it names no host"))?;
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let is_secure = match url.scheme_str() {
+            Some("https") => true,
+            Some("http") => false,
+            _ => return Err(wrong("only http and https are known")),
+        };
+        let port = url.port_u16().unwrap_or(if is_secure { 443 } else { 80 });
+        let connecting = async {
+            let stream = TcpStream::connect((host, port)).await?;
+            stream.set_nodelay(true)?;
+            if !is_secure {
+                return Ok(Box::new(stream) as Box<dyn Stream>);
+            }
+            let name = ServerName::try_from(host.to_owned()).map_err(|_| wrong("its host is no name"))?;
+            Ok(Box::new(self.tls.connect(name, stream).await?) as Box<dyn Stream>)
+        };
+        timeout(CONNECT_LIMIT, connecting).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    }
+
+    /// Sends a request on a connection of its own.
+    pub async fn request(&self, url: &Uri, mut request: Request<Full<Bytes>>) -> io::Result<Response<Incoming>> {
+        let stream = self.connect(url).await?;
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
+        // It ends with the body of the answer, or when that is dropped.
+        tokio::spawn(connection);
+        let path = url.path_and_query().map_or("/", |path| path.as_str());
+        *request.uri_mut() = path.parse().map_err(io::Error::other)?;
+        let host = url.authority().map(|authority| authority.as_str()).unwrap_or_default();
+        request.headers_mut().insert(header::HOST, host.parse().map_err(io::Error::other)?);
+        sender.send_request(request).await.map_err(io::Error::other)
+    }
+}
+
+/// A path on a hub.
+pub fn at(hub: &str, path: &str) -> io::Result<Uri> {
+    format!("{}{path}", hub.trim_end_matches('/')).parse().map_err(io::Error::other)
+}
