@@ -109,15 +109,25 @@ impl Choice {
 
     /// Those that a list names: `*` for all, `name` for one, `-name` for all but one. What is named counts more than `*`.
     pub fn parse(text: &str) -> Result<Choice, ChoiceError> {
+        Choice::parse_among(text, &[])
+    }
+
+    /// [`parse`](Choice::parse), where there are also others than the built-in ones: by their names, and what they are called for short.
+    pub fn parse_among(text: &str, others: &[(&'static str, &'static str)]) -> Result<Choice, ChoiceError> {
+        let all = || ALL.iter().map(|entry| (entry.name, entry.alias)).chain(others.iter().copied());
         let items: Vec<&str> = text.split(',').map(str::trim).filter(|item| !item.is_empty()).collect();
-        let mut chosen = if items.contains(&"*") { Choice::all().0 } else { BTreeSet::new() };
+        let mut chosen: BTreeSet<&'static str> = BTreeSet::new();
+        if items.contains(&"*") {
+            chosen.extend(all().map(|(name, _)| name));
+        }
         for item in items.into_iter().filter(|item| *item != "*") {
-            let (name, is_on) = item.strip_prefix('-').map_or((item, true), |name| (name, false));
-            let entry = ALL.iter().find(|entry| entry.name == name || entry.alias == name);
-            let entry = entry.ok_or_else(|| ChoiceError { name: name.to_owned() })?;
+            let (asked, is_on) = item.strip_prefix('-').map_or((item, true), |name| (name, false));
+            let found = all().find(|(name, alias)| *name == asked || *alias == asked);
+            let (name, _) = found
+                .ok_or_else(|| ChoiceError { name: asked.to_owned(), known: all().map(|(name, _)| name).collect() })?;
             match is_on {
-                true => chosen.insert(entry.name),
-                false => chosen.remove(entry.name),
+                true => chosen.insert(name),
+                false => chosen.remove(name),
             };
         }
         Ok(Choice(chosen))
@@ -139,12 +149,12 @@ impl Choice {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChoiceError {
     name: String,
+    known: Vec<&'static str>,
 }
 
 impl fmt::Display for ChoiceError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let known: Vec<_> = ALL.iter().map(|entry| entry.name).collect();
-        write!(out, "there is no controller {:?}; there are {}", self.name, known.join(", "))
+        write!(out, "there is no controller {:?}; there are {}", self.name, self.known.join(", "))
     }
 }
 
@@ -165,6 +175,16 @@ mod tests {
         ] {
             assert_eq!(Choice::parse(text).unwrap().has("serviceaccount-controller"), is_on, "{text}");
         }
+    }
+
+    #[test]
+    fn controllers_from_elsewhere_are_chosen_like_the_built_in_ones() {
+        let others = [("vehicle-controller", "vehicle")];
+        let choice = |text| Choice::parse_among(text, &others).unwrap();
+        assert!(choice("*").has("vehicle-controller") && choice("*").has("job-controller"));
+        assert!(!choice("*,-vehicle").has("vehicle-controller"));
+        let said = Choice::parse_among("car", &others).unwrap_err().to_string();
+        assert!(said.ends_with("ttl-after-finished-controller, vehicle-controller"), "{said}");
     }
 
     #[test]

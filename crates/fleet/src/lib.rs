@@ -6,6 +6,14 @@
 //! - Everything that a decision needs is in spec and status, so any process can make it at any moment.
 //! - Never more vehicles of a rollout are without a confirmed firmware at once than its budget says.
 //!
-//! Start at [`kinds`], then `vehicle::plan` and `rollout::plan`, which decide.
+//! Start at [`kinds`], then [`vehicle::plan`] and `rollout::plan`, which decide.
 
+mod firmware;
 pub mod kinds;
+pub mod phase;
+pub mod vehicle;
+mod version;
+pub mod view;
+mod wiring;
+
+pub use wiring::{CONTROLLERS, Wiring, add_to};

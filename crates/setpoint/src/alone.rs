@@ -65,6 +65,7 @@ async fn run(
     // Only the server itself knows by which certificates it is known to pods.
     let wiring =
         Wiring { manager: &manager, client_of: &client_of, config, instance: &host, root_ca: None, signer: None };
+    parts::prepare(&client, std::slice::from_ref(&part)).await?;
     parts::add(&wiring, &[part])?;
     let unable = |error: std::io::Error| Failure::new(format!("can't listen on {listen}"), error);
     let listener = TcpListener::bind(listen).await.map_err(unable)?;

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use setpoint_controllers::Choice;
+use setpoint_controllers::{Choice, ChoiceError};
 
 use crate::failure::Failure;
 
@@ -112,7 +112,7 @@ pub struct UpArguments {
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = nodes)]
     pub nodes: usize,
     /// Which controllers run: `*` for all, `name` for one, `-name` for all but one
-    #[arg(long, value_name = "LIST", default_value = "*", allow_hyphen_values = true, value_parser = Choice::parse)]
+    #[arg(long, value_name = "LIST", default_value = "*", allow_hyphen_values = true, value_parser = controllers)]
     pub controllers: Choice,
     /// A YAML or JSON file with settings of the controllers
     #[arg(long, value_name = "FILE")]
@@ -135,7 +135,7 @@ pub struct ControllersArguments {
     #[command(flatten)]
     pub alone: AloneArguments,
     /// Which controllers run: `*` for all, `name` for one, `-name` for all but one
-    #[arg(long, value_name = "LIST", default_value = "*", allow_hyphen_values = true, value_parser = Choice::parse)]
+    #[arg(long, value_name = "LIST", default_value = "*", allow_hyphen_values = true, value_parser = controllers)]
     pub controllers: Choice,
     /// A YAML or JSON file with settings of the controllers
     #[arg(long, value_name = "FILE")]
@@ -209,6 +209,11 @@ fn store(text: &str) -> Result<StoreChoice, String> {
         _ if text.starts_with("etcd://") => Ok(StoreChoice::Etcd(text.to_owned())),
         _ => Err("expected `embedded`".into()),
     }
+}
+
+/// The built-in ones and those of the fleet.
+fn controllers(text: &str) -> Result<Choice, ChoiceError> {
+    Choice::parse_among(text, &setpoint_fleet::CONTROLLERS)
 }
 
 fn nodes(text: &str) -> Result<usize, String> {

@@ -41,6 +41,11 @@ impl Beside {
         Ok(Beside { parts, config })
     }
 
+    /// Makes what they need known to the server, so that it is there when the server says that it is ready.
+    pub async fn prepare(&self, server: &ApiServer) -> Result<(), Failure> {
+        parts::prepare(&client(server, manager_user(), "fleet"), &self.parts).await
+    }
+
     /// Runs them on a server in this process, which is known by a certificate, each as its own user, until it is time to leave.
     pub async fn run(
         self,

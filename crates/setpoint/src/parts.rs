@@ -26,7 +26,7 @@ const SCHEDULER: &str = "kube-scheduler";
 
 /// One part.
 pub enum Part {
-    /// Those of the built-in controllers that are chosen.
+    /// Those controllers that are chosen, the built-in ones and those of the fleet.
     Controllers(Choice),
     /// Pods to nodes, with these profiles.
     Scheduler(Vec<Profile>),
@@ -51,13 +51,33 @@ pub fn manager(client: Client, options: ManagerOptions) -> Result<Manager, Failu
 pub fn add(wiring: &Wiring<'_>, parts: &[Part]) -> Result<(), Failure> {
     let Wiring { manager, client_of, instance, .. } = wiring;
     let add = |part: &Part| match part {
-        Part::Controllers(choice) => setpoint_controllers::add_to(wiring, choice),
+        Part::Controllers(choice) => {
+            setpoint_controllers::add_to(wiring, choice)?;
+            let Wiring { manager, client_of, config, instance, .. } = *wiring;
+            let fleet = setpoint_fleet::Wiring { manager, client_of, config, instance };
+            setpoint_fleet::add_to(&fleet, |name| choice.has(name))
+        }
         Part::Scheduler(profiles) => {
             setpoint_scheduler::add_with_profiles(manager, &client_of(SCHEDULER), instance, profiles.clone())
         }
         Part::Nodes(options) => simulated::add_to(manager, &client_of("simulated-nodes"), options.clone()),
     };
     parts.iter().try_for_each(add).map_err(|error: ManagerError| Failure::new("can't start", error))
+}
+
+/// Makes what parts need known to the API server: the kinds of the fleet, if somebody works on them.
+pub async fn prepare(client: &Client, parts: &[Part]) -> Result<(), Failure> {
+    let is_fleet = |part: &Part| match part {
+        Part::Controllers(choice) => setpoint_fleet::CONTROLLERS.iter().any(|(name, _)| choice.has(name)),
+        Part::Scheduler(_) | Part::Nodes(_) => false,
+    };
+    if !parts.iter().any(is_fleet) {
+        return Ok(());
+    }
+    setpoint_fleet::kinds::install(client).await.map_err(|error| {
+        Failure::new("can't install the kinds of the fleet", error)
+            .hint("leave its controllers out with `--controllers '*,-firmware,-rollout,-vehicle'`")
+    })
 }
 
 /// Where the time and the memory of this process go, as far as it was built to tell.

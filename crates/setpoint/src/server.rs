@@ -108,6 +108,9 @@ async fn run_on(
     let mut serving = tokio::spawn(async move {
         tokio::join!(serving, tending);
     });
+    if let Some(parts) = &beside {
+        parts.prepare(&service).await?;
+    }
     let (leave, leaving) = watch::channel(false);
     let mut beside = match beside {
         Some(parts) => tokio::spawn(parts.run(service.clone(), pki.certifier(), pki.ca_pem().to_owned(), leaving)),

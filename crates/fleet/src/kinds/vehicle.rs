@@ -158,8 +158,10 @@ pub struct Task {
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Retry {
-    /// How many attempts failed in a row.
+    /// The attempt of the task that failed last.
     pub attempt: i64,
+    /// How many failed in a row.
+    pub failures: i64,
     /// How many of them because the vehicle was not well with the new firmware.
     #[serde(default)]
     pub unhealthy: i64,

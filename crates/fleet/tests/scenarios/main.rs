@@ -1,3 +1,7 @@
 //! The fleet in the test kit: what users do, with every fault at every point.
 
+mod garage;
 mod kinds;
+mod process;
+mod story;
+mod vehicle;
