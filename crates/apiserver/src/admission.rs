@@ -1,36 +1,77 @@
 //! Should this be so: what the server adds to a write, and what it refuses although the object is valid.
 //!
 //! The rules run in the order of kube-apiserver's default plugins. Those that change an object run before it is validated,
-//! those that only judge it afterwards.
+//! those that only judge it afterwards; webhooks and policies after what is built in, and quotas last of all.
 
 mod amounts;
 mod certificate;
+mod connection;
 mod default_class;
+mod expression;
+mod extensions;
 mod limit_range;
+mod matching;
 mod namespace;
 mod node_taint;
+mod notes;
 mod pod_resources;
 mod pod_security;
 mod pod_toleration;
+mod policy;
 mod priority;
 pub(crate) mod quota;
+mod reinvocation;
+mod request;
 mod runtime_class;
 mod service_account;
 mod storage;
+mod webhook;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::Value;
 use setpoint_api::{GroupResource, Status};
 use setpoint_schema::Edit;
+use setpoint_schema::builtin::autoscaling::scale;
 use setpoint_store::{Object, Query, Selection};
+
+pub(crate) use self::extensions::Extensions;
+use self::extensions::Plugins;
+use self::notes::Notes;
+use self::reinvocation::Reinvocation;
+use self::request::{Operation, Request};
 
 use crate::authorization::{self, escalation};
 use crate::call::Call;
 use crate::objects;
+use crate::query::WriteOptions;
 
 /// Before a creation is validated.
-pub(crate) async fn create(call: &mut Call<'_>, object: &mut Value) -> Result<(), Box<Status>> {
+pub(crate) async fn create(call: &mut Call<'_>, object: &mut Value, options: &WriteOptions) -> Result<(), Box<Status>> {
+    fill_in(call, object).await?;
+    let plugins = call.server.extensions.current(&call.server.store);
+    if !plugins.mutate() {
+        return Ok(());
+    }
+    let name = object["metadata"].text("name").to_owned();
+    let given = request::options(call, "CreateOptions");
+    let request = Request::new(call, Operation::Create, &name, given, options.dry_run);
+    let (mut rounds, mut notes) = (Reinvocation::default(), Notes::default());
+    let mut result = plugins.change(&request, Some(object), None, &mut rounds, &mut notes).await;
+    if result.is_ok() && rounds.wanted {
+        result = fill_in(call, object).await;
+        if result.is_ok() {
+            rounds.begin_second(object);
+            result = plugins.change(&request, Some(object), None, &mut rounds, &mut notes).await;
+        }
+    }
+    take(call, notes);
+    result
+}
+
+/// What the server itself adds to a new object.
+async fn fill_in(call: &mut Call<'_>, object: &mut Value) -> Result<(), Box<Status>> {
     crate::verbs::check_lives(call, object["metadata"].text("name"))?;
     namespace::check_lives(call, object)?;
     match resource(call) {
@@ -67,7 +108,11 @@ pub(crate) async fn create(call: &mut Call<'_>, object: &mut Value) -> Result<()
 }
 
 /// After a creation was found valid.
-pub(crate) fn check_create(call: &mut Call<'_>, object: &Value) -> Result<(), Box<Status>> {
+pub(crate) async fn check_create(
+    call: &mut Call<'_>,
+    object: &Value,
+    options: &WriteOptions,
+) -> Result<(), Box<Status>> {
     match resource(call) {
         ("", "pods") => {
             limit_range::check(call, object)?;
@@ -79,27 +124,68 @@ pub(crate) fn check_create(call: &mut Call<'_>, object: &Value) -> Result<(), Bo
         ("certificates.k8s.io", "certificatesigningrequests") => certificate::check(call, object),
         (authorization::GROUP, _) => escalation::check(call, object),
         _ => Ok(()),
+    }?;
+    let plugins = call.server.extensions.current(&call.server.store);
+    if !plugins.validate() {
+        return Ok(());
     }
+    let given = request::options(call, "CreateOptions");
+    let request = Request::new(call, Operation::Create, object["metadata"].text("name"), given, options.dry_run);
+    judge(call, &plugins, &request, Some(object), None).await
 }
 
 /// Before a change is validated.
-pub(crate) fn update(call: &mut Call<'_>, new: &mut Value, old: &Value) -> Result<(), Box<Status>> {
-    match (resource(call), call.subresource) {
-        (("", "pods"), Some("resize")) if !old["metadata"].has("deletionTimestamp") => {
-            limit_range::admit(call, new);
-            Ok(())
+pub(crate) async fn update(
+    call: &mut Call<'_>,
+    new: &mut Value,
+    old: &Value,
+    options: &WriteOptions,
+) -> Result<(), Box<Status>> {
+    keep(call, new, old);
+    let plugins = call.server.extensions.current(&call.server.store);
+    if !plugins.mutate() || options.kind.is_empty() {
+        return Ok(());
+    }
+    let given = request::options(call, options.kind);
+    let request = Request::new(call, Operation::Update, call.object_name(), given, options.dry_run);
+    let (mut rounds, mut notes) = (Reinvocation::default(), Notes::default());
+    let before = shown(call, old).into_owned();
+    let mut seen = shown(call, new).into_owned();
+    let mut result = plugins.change(&request, Some(&mut seen), Some(&before), &mut rounds, &mut notes).await;
+    if result.is_ok() && rounds.wanted {
+        if !is_scale(call) {
+            keep(call, &mut seen, old);
         }
+        rounds.begin_second(&seen);
+        result = plugins.change(&request, Some(&mut seen), Some(&before), &mut rounds, &mut notes).await;
+    }
+    match is_scale(call) {
+        true => resize(call, new, &seen),
+        false => *new = seen,
+    }
+    take(call, notes);
+    result
+}
+
+/// What the server itself keeps or adds when an object changes.
+fn keep(call: &mut Call<'_>, new: &mut Value, old: &Value) {
+    match (resource(call), call.subresource) {
+        (("", "pods"), Some("resize")) if !old["metadata"].has("deletionTimestamp") => limit_range::admit(call, new),
         (("", "pods"), None) => {
             priority::keep(new, old);
             pod_toleration::admit(new);
-            Ok(())
         }
-        _ => Ok(()),
+        _ => {}
     }
 }
 
 /// After a change was found valid.
-pub(crate) fn check_update(call: &mut Call<'_>, new: &Value, old: &Value) -> Result<(), Box<Status>> {
+pub(crate) async fn check_update(
+    call: &mut Call<'_>,
+    new: &Value,
+    old: &Value,
+    options: &WriteOptions,
+) -> Result<(), Box<Status>> {
     match (resource(call), call.subresource) {
         (("", "pods"), None | Some("ephemeralcontainers")) => pod_security::check_change(call, new, old),
         (("", "persistentvolumeclaims"), None) => {
@@ -110,15 +196,126 @@ pub(crate) fn check_update(call: &mut Call<'_>, new: &Value, old: &Value) -> Res
         (("scheduling.k8s.io", "priorityclasses"), None) => priority::check_class(call, new, Some(old)),
         ((authorization::GROUP, _), None) => escalation::check(call, new),
         _ => Ok(()),
+    }?;
+    let plugins = call.server.extensions.current(&call.server.store);
+    if !plugins.validate() || options.kind.is_empty() {
+        return Ok(());
     }
+    let given = request::options(call, options.kind);
+    let request = Request::new(call, Operation::Update, call.object_name(), given, options.dry_run);
+    let (new, old) = (shown(call, new).into_owned(), shown(call, old).into_owned());
+    judge(call, &plugins, &request, Some(&new), Some(&old)).await
 }
 
-/// Before a deletion.
-pub(crate) fn delete(call: &Call<'_>, name: &str) -> Result<(), Box<Status>> {
+/// Before the deletion of an object that is there. `options` are those of the client.
+pub(crate) async fn delete(
+    call: &mut Call<'_>,
+    name: &str,
+    old: &Value,
+    options: Value,
+    dry_run: bool,
+) -> Result<(), Box<Status>> {
+    let plugins = call.server.extensions.current(&call.server.store);
+    // An eviction was judged as such.
+    if !plugins.mutate() && !plugins.validate() || call.subresource.is_some() {
+        return Ok(());
+    }
+    let request = Request::new(call, Operation::Delete, name, options, dry_run);
+    let (mut rounds, mut notes) = (Reinvocation::default(), Notes::default());
+    let result = plugins.change(&request, None, Some(old), &mut rounds, &mut notes).await;
+    take(call, notes);
+    result?;
+    judge(call, &plugins, &request, None, Some(old)).await
+}
+
+/// Before anything is looked for that is to be deleted.
+pub(crate) fn check_delete(call: &Call<'_>, name: &str) -> Result<(), Box<Status>> {
     match resource(call) {
         ("", "namespaces") => namespace::check_mortal(call, name),
         _ => Ok(()),
     }
+}
+
+/// What is posted to a part of an object, or only answered: a binding, an eviction, a review.
+pub(crate) async fn post(
+    call: &mut Call<'_>,
+    object: &mut Value,
+    name: &str,
+    options: &WriteOptions,
+) -> Result<(), Box<Status>> {
+    let given = request::options(call, "CreateOptions");
+    pass(call, Operation::Create, name, object, given, options.dry_run).await
+}
+
+/// A connection to a part of an object: commands, ports.
+pub(crate) async fn connect(call: &mut Call<'_>, part: &str) -> Result<(), Box<Status>> {
+    let mut options = connection::options(call, part);
+    pass(call, Operation::Connect, call.object_name(), &mut options, Value::Null, false).await
+}
+
+/// Both halves of the chain, for what is not stored.
+async fn pass(
+    call: &mut Call<'_>,
+    operation: Operation,
+    name: &str,
+    object: &mut Value,
+    options: Value,
+    dry_run: bool,
+) -> Result<(), Box<Status>> {
+    let plugins = call.server.extensions.current(&call.server.store);
+    if !plugins.mutate() && !plugins.validate() {
+        return Ok(());
+    }
+    let request = Request::new(call, operation, name, options, dry_run);
+    let (mut rounds, mut notes) = (Reinvocation::default(), Notes::default());
+    let mut result = plugins.change(&request, Some(object), None, &mut rounds, &mut notes).await;
+    if result.is_ok() && rounds.wanted {
+        rounds.begin_second(object);
+        result = plugins.change(&request, Some(object), None, &mut rounds, &mut notes).await;
+    }
+    take(call, notes);
+    result?;
+    judge(call, &plugins, &request, Some(object), None).await
+}
+
+/// Asks those that only judge.
+async fn judge(
+    call: &mut Call<'_>,
+    plugins: &Plugins,
+    request: &Request<'_>,
+    object: Option<&Value>,
+    old: Option<&Value>,
+) -> Result<(), Box<Status>> {
+    let mut notes = Notes::default();
+    let result = plugins.judge(request, object, old, &mut notes).await;
+    take(call, notes);
+    result
+}
+
+fn take(call: &mut Call<'_>, notes: Notes) {
+    call.warnings.extend(notes.warnings);
+    call.audit_annotations.extend(notes.annotations);
+}
+
+fn is_scale(call: &Call<'_>) -> bool {
+    call.subresource == Some("scale")
+}
+
+/// An object as webhooks and policies see it: of one that is resized, only its size.
+fn shown<'v>(call: &Call<'_>, object: &'v Value) -> Cow<'v, Value> {
+    match call.kind().behaviour.scale().filter(|_| is_scale(call)) {
+        Some(paths) => Cow::Owned(scale::scale_of(object, &paths)),
+        None => Cow::Borrowed(object),
+    }
+}
+
+/// Takes the size that was made of it.
+fn resize(call: &Call<'_>, object: &mut Value, seen: &Value) {
+    let Some(paths) = call.kind().behaviour.scale() else { return };
+    let (Some(size), Some((last, way))) = (seen["spec"].number("replicas"), paths.spec_replicas.split_last()) else {
+        return;
+    };
+    way.iter().fold(object, |at, name| at.ensure(name)).set(last, size);
 }
 
 /// What is being deleted needs no limits any more.
@@ -132,7 +329,9 @@ fn resource<'a>(call: &Call<'a>) -> (&'a str, &'a str) {
 
 /// The refusal of a valid object.
 fn forbidden(call: &Call<'_>, object: &Value, why: impl std::fmt::Display) -> Box<Status> {
-    Box::new(Status::forbidden(&call.served.resource, object["metadata"].text("name"), why))
+    let metadata = &object["metadata"];
+    let name = ["name", "generateName"].into_iter().map(|field| metadata.text(field)).find(|name| !name.is_empty());
+    Box::new(Status::forbidden(&call.served.resource, name.unwrap_or("Unknown"), why))
 }
 
 /// Another object that a rule asks about.

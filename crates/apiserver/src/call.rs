@@ -32,6 +32,8 @@ pub(crate) struct Call<'a> {
     pub(crate) fence: Option<Fence<'a>>,
     /// What the user should know although it worked.
     pub(crate) warnings: Vec<String>,
+    /// What webhooks and policies leave for the audit log.
+    pub(crate) audit_annotations: Vec<(String, String)>,
 }
 
 /// The server itself, when it is the one who writes.
@@ -74,6 +76,7 @@ impl<'a> Call<'a> {
             internal: true,
             fence: None,
             warnings: Vec::new(),
+            audit_annotations: Vec::new(),
         }
     }
 

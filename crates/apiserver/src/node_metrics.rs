@@ -65,6 +65,7 @@ pub(crate) async fn answer(
         internal: false,
         fence: None,
         warnings: Vec::new(),
+        audit_annotations: Vec::new(),
     };
     let figures = Figures::take(server);
     match name {

@@ -83,11 +83,14 @@ pub struct WriteOptions {
     pub force: Option<bool>,
     /// The write is an apply: it says itself who owns what.
     pub applied: bool,
+    /// What kind of options they are: `CreateOptions`, `UpdateOptions` or `PatchOptions`. Empty for a step within a request, about which
+    /// nobody is asked again.
+    pub kind: &'static str,
 }
 
 impl WriteOptions {
     /// Reads and checks them; `kind` is `CreateOptions`, `UpdateOptions` or `PatchOptions`.
-    pub fn read(query: &Query<'_>, kind: &str) -> Result<WriteOptions, Box<Status>> {
+    pub fn read(query: &Query<'_>, kind: &'static str) -> Result<WriteOptions, Box<Status>> {
         let manager = query.get("fieldManager");
         let mut errors = Vec::new();
         check_field_manager(manager, &mut errors);
@@ -99,6 +102,7 @@ impl WriteOptions {
             field_manager: manager.to_owned(),
             force: query.maybe_flag("force"),
             applied: false,
+            kind,
         };
         refuse(kind, errors)?;
         Ok(options)
@@ -112,6 +116,7 @@ impl WriteOptions {
             field_manager: "kube-apiserver".to_owned(),
             force: None,
             applied: false,
+            kind: "UpdateOptions",
         }
     }
 

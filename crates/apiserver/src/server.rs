@@ -16,6 +16,7 @@ use setpoint_api::Status;
 use setpoint_store::Store;
 use tokio::sync::watch;
 
+use crate::admission::Extensions;
 use crate::admission::quota::Queues;
 use crate::answer::{self, Answer};
 use crate::authorization::{self, Access, Asked};
@@ -59,6 +60,8 @@ pub(crate) struct Inner {
     pub(crate) flow: Flow,
     /// Who may do what.
     pub(crate) access: Access,
+    /// The webhooks and policies of the moment.
+    pub(crate) extensions: Extensions,
     /// Where writers wait for others that write to the same quotas.
     pub(crate) quota_queues: Queues,
     /// Signs service account tokens; without one there are none.
@@ -94,6 +97,7 @@ impl ApiServer {
                 metrics: Arc::default(),
                 flow: Flow::default(),
                 access: Access::default(),
+                extensions: Extensions::default(),
                 quota_queues: Queues::default(),
                 signer: OnceLock::new(),
                 beside: OnceLock::new(),
@@ -316,6 +320,7 @@ impl Inner {
             internal: caller.internal,
             fence: Fence::of(&parts.method, &parts.headers)?,
             warnings: Vec::new(),
+            audit_annotations: Vec::new(),
         };
         call.warnings.extend(served.kind.behaviour.deprecation().map(Into::into));
         let _place = if is_exempt(&call) { None } else { Some(self.flow.enter().await?) };

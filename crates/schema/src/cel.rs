@@ -8,6 +8,7 @@
 
 use std::fmt;
 
+mod authorizer;
 mod base64;
 mod calls;
 mod check;
@@ -36,6 +37,7 @@ mod syntax;
 mod text_format;
 mod time;
 mod times;
+mod to_json;
 mod token;
 mod tree;
 mod types;
@@ -43,6 +45,7 @@ mod unify;
 mod url;
 mod value;
 
+pub use authorizer::{Asked, Authorizer, Decision, Handle, Resource, Target, authorizer, request_resource};
 pub use declared::Declared;
 pub(crate) use declared::knows_metadata;
 pub use environment::Environment;
@@ -95,6 +98,11 @@ impl Program {
         &self.ty
     }
 
+    /// The variables that it uses.
+    pub fn variables(&self) -> impl Iterator<Item = &str> {
+        self.plan.globals.iter().map(String::as_str)
+    }
+
     /// Whether it uses a variable.
     pub fn uses(&self, variable: &str) -> bool {
         self.plan.globals.iter().any(|name| name == variable)
@@ -111,17 +119,26 @@ impl Program {
 /// The values of the variables of an expression.
 #[derive(Debug, Clone, Default)]
 pub struct Bindings<'a> {
-    values: Vec<(&'a str, Value<'a>)>,
+    values: Vec<(&'a str, Result<Value<'a>, EvalError>)>,
 }
 
 impl<'a> Bindings<'a> {
     /// Gives a variable its value.
     pub fn bind(&mut self, name: &'a str, value: Value<'a>) {
+        self.set(name, Ok(value));
+    }
+
+    /// Says why a variable has no value. Expressions fail that ask for it.
+    pub fn fail(&mut self, name: &'a str, why: impl Into<String>) {
+        self.set(name, Err(EvalError::failed(why)));
+    }
+
+    fn set(&mut self, name: &'a str, value: Result<Value<'a>, EvalError>) {
         self.values.retain(|(known, _)| *known != name);
         self.values.push((name, value));
     }
 
-    fn get(&self, name: &str) -> Option<Value<'a>> {
+    fn get(&self, name: &str) -> Option<Result<Value<'a>, EvalError>> {
         self.values.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone())
     }
 }

@@ -38,8 +38,8 @@ pub(super) async fn align(server: &Inner, registry: &Registry) -> Result<(), Box
     let stale = found.iter().filter(|(name, object)| !wanted.contains_key(*name) && is_ours(object));
     for (name, _) in stale {
         let (served, system) = (served(server), System::default());
-        let call = Call::of_system(server, served, &system, None, None, None);
-        ignore(verbs::delete_plainly(&call, name).await, "NotFound")?;
+        let mut call = Call::of_system(server, served, &system, None, None, None);
+        ignore(verbs::delete_plainly(&mut call, name).await, "NotFound")?;
     }
     Ok(())
 }

@@ -136,6 +136,6 @@ async fn delete(server: &Inner, served: &Arc<Served>, object: Arc<Object>) -> Re
         return Ok(());
     }
     let (system, namespace) = (System::default(), Some(metadata.text("namespace")).filter(|name| !name.is_empty()));
-    let call = Call::of_system(server, served, &system, namespace, None, None);
-    ignore_gone(verbs::delete_plainly(&call, metadata.text("name")).await)
+    let mut call = Call::of_system(server, served, &system, namespace, None, None);
+    ignore_gone(verbs::delete_plainly(&mut call, metadata.text("name")).await)
 }

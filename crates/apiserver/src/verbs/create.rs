@@ -30,6 +30,8 @@ pub(super) async fn run(call: &mut Call<'_>, body: Body) -> Answer {
     check_namespace(call, &mut object)?;
     call.kind().behaviour.default(&mut object);
     if crate::reviews::is_review(call.kind()) {
+        let name = object["metadata"].text("name").to_owned();
+        admission::post(call, &mut object, &name, &options).await?;
         return crate::reviews::answer(call, object, &options).await;
     }
     match insert(call, object, &options).await? {
@@ -76,6 +78,8 @@ pub(crate) async fn insert(
     mut object: Value,
     options: &WriteOptions,
 ) -> Result<Outcome, Box<Status>> {
+    admit(call, &mut object, options).await?;
+    // A name is drawn only now: who changes new objects sees them without one.
     let generated = {
         let metadata = object.ensure("metadata");
         metadata.text("name").is_empty() && !metadata.text("generateName").is_empty()
@@ -83,9 +87,11 @@ pub(crate) async fn insert(
     if !generated && !allocation::concerns(call.kind()) {
         return insert_named(call, object, options).await;
     }
+    let warnings = call.warnings.len();
     let mut tries = 0;
     let mut draws = 0;
     loop {
+        call.warnings.truncate(warnings);
         let mut attempt = object.clone();
         if generated {
             let name = generated_name(attempt["metadata"].text("generateName"), &call.server.chance.suffix());
@@ -105,6 +111,21 @@ pub(crate) async fn insert(
     }
 }
 
+/// What is done to a new object before it is judged, once.
+async fn admit(call: &mut Call<'_>, object: &mut Value, options: &WriteOptions) -> Result<(), Box<Status>> {
+    let version = object.ensure("metadata").text("resourceVersion").to_owned();
+    if !version.is_empty() && version != "0" {
+        return Err(Box::new(Status::bad_request("resourceVersion should not be set on objects to be created")));
+    }
+    super::drop_doubled_owners(call, object);
+    if !options.applied {
+        ownership::update(call, options, None, object);
+    }
+    admission::create(call, object, options).await?;
+    super::drop_doubled_owners(call, object);
+    Ok(())
+}
+
 /// Room for the random end within the limit of names.
 fn generated_name(base: &str, suffix: &str) -> String {
     const NAME_MAX: usize = 63;
@@ -118,15 +139,6 @@ fn generated_name(base: &str, suffix: &str) -> String {
 
 async fn insert_named(call: &mut Call<'_>, mut object: Value, options: &WriteOptions) -> Result<Outcome, Box<Status>> {
     let kind = call.kind();
-    let version = object["metadata"].text("resourceVersion").to_owned();
-    if !version.is_empty() && version != "0" {
-        return Err(Box::new(Status::bad_request("resourceVersion should not be set on objects to be created")));
-    }
-    super::drop_doubled_owners(call, &mut object);
-    if !options.applied {
-        ownership::update(call, options, None, &mut object);
-    }
-    admission::create(call, &mut object).await?;
     stamp(call, &mut object);
     allocation::begin_create(call, &mut object)?;
     let context = call.context(options.dry_run);
@@ -136,7 +148,7 @@ async fn insert_named(call: &mut Call<'_>, mut object: Value, options: &WriteOpt
     if !errors.is_empty() {
         return Err(Box::new(Status::invalid(&kind.group_kind(), &name, &errors)));
     }
-    admission::check_create(call, &object)?;
+    admission::check_create(call, &object, options).await?;
     call.warnings.extend(kind.behaviour.warnings(&kind.node(&object), None));
     kind.behaviour.canonicalize(&mut object);
     store(call, &name, object, options).await

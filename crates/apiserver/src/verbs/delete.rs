@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::StatusCode;
-use serde_json::Value;
+use serde_json::{Value, json};
 use setpoint_api::{FieldError, GroupResource, Path, Status};
 use setpoint_schema::Edit;
 use setpoint_store::{CommitError, Expectation, Object};
@@ -15,7 +15,7 @@ use crate::call::Call;
 use crate::content::{self, Format};
 use crate::query::{ListOptions, check_dry_run, refuse};
 use crate::representation::Representation;
-use crate::{definitions, objects};
+use crate::{admission, definitions, objects};
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
@@ -84,6 +84,27 @@ impl DeleteOptions {
             propagation,
             dry_run: !dry_run.is_empty(),
         })
+    }
+
+    /// The form in which webhooks see them.
+    fn to_value(&self) -> Value {
+        let mut options = json!({"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"});
+        let mut preconditions = json!({});
+        preconditions.set_or_remove("uid", self.uid.as_deref().map(Value::from));
+        preconditions.set_or_remove("resourceVersion", self.resource_version.as_deref().map(Value::from));
+        let propagation = match self.propagation {
+            Propagation::Orphan => Some("Orphan"),
+            Propagation::Background => Some("Background"),
+            Propagation::Foreground => Some("Foreground"),
+            Propagation::Unset => None,
+        };
+        options.set_or_remove("gracePeriodSeconds", self.grace_seconds.map(Value::from));
+        if preconditions != json!({}) {
+            options.set("preconditions", preconditions);
+        }
+        options.set_or_remove("propagationPolicy", propagation.map(Value::from));
+        options.set_or_remove("dryRun", self.dry_run.then(|| json!(["All"])));
+        options
     }
 
     fn document(call: &Call<'_>, bytes: &[u8]) -> Result<Value, Box<Status>> {
@@ -163,13 +184,14 @@ pub(crate) enum Deleted {
 }
 
 /// Deletes one object.
-pub(crate) async fn delete(call: &Call<'_>, name: &str, options: &DeleteOptions) -> Result<Deleted, Box<Status>> {
-    crate::admission::delete(call, name)?;
+pub(crate) async fn delete(call: &mut Call<'_>, name: &str, options: &DeleteOptions) -> Result<Deleted, Box<Status>> {
+    admission::check_delete(call, name)?;
     let mut tries = 0;
     loop {
         let current = objects::find(&call.server.store.snapshot(), call.served, call.namespace, name)?;
         let mut object = objects::shown(call.served, &current);
         check_preconditions(call, name, &object, options)?;
+        admission::delete(call, name, &object, options.to_value(), options.dry_run).await?;
         let key = objects::key(call.served, call.namespace, name);
         let expectation = Expectation::Unchanged(current.revision());
         let waits = begin(call, &mut object, options);
@@ -196,7 +218,7 @@ pub(crate) async fn delete(call: &Call<'_>, name: &str, options: &DeleteOptions)
 }
 
 /// Deletes one object as if nothing was said of how.
-pub(crate) async fn delete_plainly(call: &Call<'_>, name: &str) -> Result<(), Box<Status>> {
+pub(crate) async fn delete_plainly(call: &mut Call<'_>, name: &str) -> Result<(), Box<Status>> {
     let options = DeleteOptions {
         grace_seconds: None,
         uid: None,
@@ -338,14 +360,18 @@ pub(super) async fn run_collection(call: &mut Call<'_>, body: Body) -> Answer {
     for object in &found.items {
         let value = objects::value(object);
         let (name, namespace) = (value["metadata"].text("name"), value["metadata"].text("namespace"));
-        let one = Call {
+        let mut one = Call {
             namespace: Some(namespace).filter(|n| !n.is_empty()),
             name: None,
             query: crate::query::Query::default(),
             warnings: Vec::new(),
+            audit_annotations: Vec::new(),
             ..*call
         };
-        match delete(&one, name, &options).await {
+        let deleted = delete(&mut one, name, &options).await;
+        call.warnings.append(&mut one.warnings);
+        call.audit_annotations.append(&mut one.audit_annotations);
+        match deleted {
             Err(status) if status.reason != "NotFound" => return Err(status),
             _ => {}
         }

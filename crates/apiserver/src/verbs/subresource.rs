@@ -18,7 +18,7 @@ use crate::content::{self, Format};
 use crate::query::WriteOptions;
 use crate::representation::Representation;
 use crate::server::unknown_resource;
-use crate::{objects, tokens};
+use crate::{admission, objects, tokens};
 
 pub(crate) use binding::bind;
 
@@ -44,7 +44,11 @@ pub(super) async fn run(call: &mut Call<'_>, name: &str, method: &Method, body: 
         ("binding", "create") => binding::run(call, body).await,
         ("eviction", "create") => eviction::run(call, body).await,
         ("token", "create") => token(call, body).await,
-        ("log" | "exec" | "attach" | "portforward" | "proxy", _) => node_stream::run(call, name),
+        ("log", _) => node_stream::run(call, name),
+        ("exec" | "attach" | "portforward" | "proxy", _) => {
+            admission::connect(call, name).await?;
+            node_stream::run(call, name)
+        }
         (_, "get") if part.root == call.kind().root => {
             let object = objects::find(&call.server.store.snapshot(), call.served, call.namespace, call.object_name())?;
             show(call, StatusCode::OK, &object)
@@ -58,7 +62,8 @@ pub(super) async fn run(call: &mut Call<'_>, name: &str, method: &Method, body: 
 /// A new token for a service account.
 async fn token(call: &mut Call<'_>, body: Body) -> Answer {
     let representation = Representation::of(call.headers, &call.query, false)?;
-    let (request, _) = read(call, body).await?;
+    let (mut request, options) = read(call, body).await?;
+    admission::post(call, &mut request, call.object_name(), &options).await?;
     let mut answer = tokens::issue(call, request)?;
     let part = call.kind().subresource("token").ok_or_else(unknown_resource)?;
     normalize(&mut answer, setpoint_schema::facts::BUILTIN.get(part.root));

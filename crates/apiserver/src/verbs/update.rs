@@ -145,14 +145,15 @@ async fn next<'a>(
     if !options.applied {
         ownership::update(call, options, Some(&old), &mut new);
     }
-    admission::update(call, &mut new, &old)?;
+    admission::update(call, &mut new, &old, options).await?;
+    super::drop_doubled_owners(call, &mut new);
     allocation::begin_update(call, &mut new, &old)?;
     kind.prepare_update(subresource, &mut new, &old, &call.context(options.dry_run));
     let errors = kind.check_update(subresource, &new, &old);
     if !errors.is_empty() {
         return Err(Box::new(Status::invalid(&kind.group_kind(), name, &errors)));
     }
-    admission::check_update(call, &new, &old)?;
+    admission::check_update(call, &new, &old, options).await?;
     call.warnings.extend(kind.behaviour.warnings(&kind.node(&new), Some(&kind.node(&old))));
     kind.behaviour.canonicalize(&mut new);
     managed::keep_times(&mut new, &old);

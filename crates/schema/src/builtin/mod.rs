@@ -39,7 +39,7 @@ use crate::facts::{self, ResourceFacts};
 use crate::kind::{Kind, Subresource, Types};
 use crate::types::Text;
 
-mod admissionregistration;
+pub mod admissionregistration;
 pub(crate) mod apiextensions;
 mod apiregistration;
 mod apps;

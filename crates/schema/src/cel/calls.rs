@@ -4,7 +4,7 @@ use super::EvalError;
 use super::equality::{compare, equal, same_key, same_place};
 use super::reading::Reading;
 use super::value::{List, Made, Map, Value};
-use super::{convert, lists, network, patterns, resources, strings, times};
+use super::{authorizer, convert, lists, network, patterns, resources, strings, times};
 
 pub(super) type Evaluated<'a> = Result<Value<'a>, EvalError>;
 
@@ -53,6 +53,7 @@ fn others(name: &str) -> Option<Run> {
         .or_else(|| patterns::run(name))
         .or_else(|| network::run(name))
         .or_else(|| resources::run(name))
+        .or_else(|| authorizer::run(name))
 }
 
 /// No function takes these.

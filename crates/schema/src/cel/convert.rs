@@ -207,6 +207,11 @@ impl fmt::Display for Value<'_> {
                     write!(formatter, "semver(\"{}.{}.{}\")", version.major, version.minor, version.patch)
                 }
                 Special::Format(name) => write!(formatter, "format.{name}()"),
+                Special::Authorizer(_)
+                | Special::PathCheck(..)
+                | Special::GroupCheck(..)
+                | Special::ResourceCheck(..)
+                | Special::Decision(_) => formatter.write_str(self.type_name()),
             },
             Self::List(list) => {
                 formatter.write_str("[")?;

@@ -25,7 +25,7 @@ pub(super) fn evaluate<'a>(plan: &'a Plan, bindings: &Bindings<'a>, limit: u64) 
 }
 
 struct Machine<'a> {
-    globals: Vec<Option<Value<'a>>>,
+    globals: Vec<Option<Evaluated<'a>>>,
     names: &'a [String],
     /// What loops gather and go over. A part that failed is kept until it is asked for.
     locals: Vec<Evaluated<'a>>,
@@ -314,7 +314,7 @@ impl<'a> Machine<'a> {
     fn chain(&mut self, chain: &'a Chain) -> Evaluated<'a> {
         let value = match &chain.root {
             Root::Global(place) => match &self.globals[*place] {
-                Some(value) => value.clone(),
+                Some(value) => value.clone()?,
                 None => return Err(EvalError::failed(format!("no such attribute(s): {}", self.names[*place]))),
             },
             Root::Local(place) => self.locals[*place].clone()?,

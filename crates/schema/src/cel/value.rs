@@ -8,6 +8,7 @@ use serde_json::Value as Json;
 use setpoint_api::Quantity;
 
 use super::EvalError;
+use super::authorizer::{Decision, Handle, Resource};
 use super::escape::unescape;
 use super::reading::{ANY, Kind, Reading};
 use super::semver::Semver;
@@ -146,6 +147,16 @@ pub enum Special {
     Semver(Semver),
     /// A format by its name.
     Format(&'static str),
+    /// Who knows what somebody may do.
+    Authorizer(Handle),
+    /// The question whether somebody may do something with a path.
+    PathCheck(Handle, Box<str>),
+    /// A question about a group of resources, still to be narrowed.
+    GroupCheck(Handle, Box<str>),
+    /// The question whether somebody may do something with a resource.
+    ResourceCheck(Handle, Resource),
+    /// An answer.
+    Decision(Decision),
 }
 
 impl<'a> Value<'a> {
@@ -160,7 +171,7 @@ impl<'a> Value<'a> {
     }
 
     /// A map made while evaluating; each key must be there once.
-    pub(super) fn map(entries: Vec<(Value<'a>, Value<'a>)>) -> Self {
+    pub fn map(entries: Vec<(Value<'a>, Value<'a>)>) -> Self {
         Self::Map(Map::Entries(Made::shared(entries)))
     }
 
@@ -266,6 +277,11 @@ impl<'a> Value<'a> {
                 Special::Url(_) => "kubernetes.URL",
                 Special::Semver(_) => "kubernetes.Semver",
                 Special::Format(_) => "kubernetes.NamedFormat",
+                Special::Authorizer(_) => "kubernetes.authorization.Authorizer",
+                Special::PathCheck(..) => "kubernetes.authorization.PathCheck",
+                Special::GroupCheck(..) => "kubernetes.authorization.GroupCheck",
+                Special::ResourceCheck(..) => "kubernetes.authorization.ResourceCheck",
+                Special::Decision(_) => "kubernetes.authorization.Decision",
             },
         }
     }

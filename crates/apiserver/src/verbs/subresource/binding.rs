@@ -10,8 +10,8 @@ use super::read;
 use crate::answer::{self, Answer};
 use crate::body::Body;
 use crate::call::Call;
-use crate::objects;
 use crate::query::WriteOptions;
+use crate::{admission, objects};
 
 /// How often an assignment that named no version is tried again on a newer one.
 const CONFLICT_TRIES_MAX: usize = 16;
@@ -20,11 +20,12 @@ const CONFLICT_TRIES_MAX: usize = 16;
 const TOPOLOGY: [&str; 2] = ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"];
 
 pub(super) async fn run(call: &mut Call<'_>, body: Body) -> Answer {
-    let (binding, options) = read(call, body).await?;
+    let (mut binding, options) = read(call, body).await?;
     let name = call.object_name();
     if !binding["metadata"].text("name").is_empty() && binding["metadata"].text("name") != name {
         return Err(Box::new(Status::bad_request("name in URL does not match name in Binding object")));
     }
+    admission::post(call, &mut binding, name, &options).await?;
     bind(call, name, &binding, &options).await
 }
 

@@ -12,11 +12,11 @@ use super::read;
 use crate::answer::{self, Answer};
 use crate::body::Body;
 use crate::call::Call;
-use crate::objects;
 use crate::query::{FieldValidation, WriteOptions};
 use crate::verbs::create::Outcome;
 use crate::verbs::delete::{self, DeleteOptions};
 use crate::verbs::update;
+use crate::{admission, objects};
 
 /// How often an eviction starts again because the pod or the budget changed meanwhile.
 const CONFLICT_TRIES_MAX: usize = 20;
@@ -27,12 +27,13 @@ const DISRUPTED_MAX: usize = 2000;
 const VIOLATES: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 
 pub(super) async fn run(call: &mut Call<'_>, body: Body) -> Answer {
-    let (eviction, options) = read(call, body).await?;
+    let (mut eviction, options) = read(call, body).await?;
     let name = call.object_name();
     let given = eviction["metadata"].text("name");
     if !given.is_empty() && given != name {
         return Err(Box::new(Status::bad_request("name in URL does not match name in Eviction object")));
     }
+    admission::post(call, &mut eviction, name, &options).await?;
     let options = delete_options(call, &eviction, &options)?;
     let mut tries = 0;
     loop {
@@ -275,6 +276,7 @@ async fn mark(call: &mut Call<'_>, options: &DeleteOptions) -> Result<String, Bo
         field_manager: String::new(),
         force: None,
         applied: false,
+        kind: "",
     };
     let now = call.server.clock.timestamp();
     let subresource = call.subresource.replace("status");

@@ -12,13 +12,13 @@ const CONDITIONS_MAX: usize = 64;
 
 /// The variables that an expression sees.
 #[derive(Debug, Clone)]
-pub(super) struct Scope {
+pub struct Scope {
     environment: Environment,
 }
 
 impl Scope {
     /// What every expression of admission sees: the request and its object.
-    pub(super) fn without_params() -> Self {
+    pub fn without_params() -> Self {
         let mut environment = Environment::default();
         environment.declare("object", Type::Dyn);
         environment.declare("oldObject", Type::Dyn);
@@ -31,18 +31,34 @@ impl Scope {
 
     /// What expressions of a policy see; parameters only if the policy names their kind.
     pub(super) fn of_policy(spec: &Node<'_>) -> Self {
+        Self::of_parts(spec.has("paramKind"), spec.count("variables") > 0)
+    }
+
+    /// With parameters and variables, if there are any.
+    pub fn of_parts(has_params: bool, has_variables: bool) -> Self {
         let mut scope = Self::without_params();
-        if spec.has("paramKind") {
+        if has_params {
             scope.environment.declare("params", Type::Dyn);
         }
-        if spec.count("variables") > 0 {
+        if has_variables {
             scope.environment.declare("variables", Type::object("kubernetes.variables", []));
         }
         scope
     }
 
+    /// What expressions are compiled with.
+    pub fn environment(&self) -> &Environment {
+        &self.environment
+    }
+
+    /// With `variables.name` as a variable of its own, so that each can be bound, or fail, by itself.
+    pub fn add_own_variable(&mut self, name: &str, ty: Type) {
+        self.environment.declare(&format!("variables.{name}"), ty.clone());
+        self.add_variable(name, ty);
+    }
+
     /// Without the authorizer, which messages may not ask.
-    pub(super) fn without_authorizer(&self) -> Self {
+    pub fn without_authorizer(&self) -> Self {
         let mut scope = self.clone();
         scope.environment.forget("authorizer");
         scope.environment.forget("authorizer.requestResource");
@@ -50,7 +66,7 @@ impl Scope {
     }
 
     /// With the types that mutations build.
-    pub(super) fn with_patch_types(&self) -> Self {
+    pub fn with_patch_types(&self) -> Self {
         let mut scope = self.clone();
         scope.environment.allow_struct("Object");
         scope.environment.allow_struct("JSONPatch");

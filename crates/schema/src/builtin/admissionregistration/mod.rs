@@ -11,6 +11,8 @@ mod policy;
 mod rule;
 mod webhook;
 
+pub use expression::Scope;
+
 pub mod mutatingadmissionpolicy;
 pub mod mutatingadmissionpolicybinding;
 pub mod mutatingwebhookconfiguration;

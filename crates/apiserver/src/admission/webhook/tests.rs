@@ -1,0 +1,350 @@
+//! Webhooks through the whole server, on real HTTPS servers that behave and misbehave.
+
+mod backend;
+
+use http::Request;
+use serde_json::{Value, json};
+use setpoint_schema::Edit;
+use setpoint_store::Expectation;
+use tower::ServiceExt;
+
+use self::backend::{Backend, Reply};
+use crate::body::full;
+use crate::objects;
+use crate::registry::Registry;
+use crate::testing::Server;
+use crate::user::User;
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const MUTATING: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
+const VALIDATING: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+
+fn map(name: &str) -> Value {
+    json!({"metadata": {"name": name, "labels": {"app": "a"}}, "data": {"k": "v"}})
+}
+
+/// A webhook for ConfigMaps at a backend; `more` is added to it.
+fn hook(name: &str, backend: &Backend, more: Value) -> Value {
+    let mut hook = json!({
+        "name": name, "sideEffects": "None", "admissionReviewVersions": ["v1"],
+        "clientConfig": {"url": format!("https://{}/review", backend.address), "caBundle": backend.ca_bundle},
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["*"]}],
+    });
+    more.as_object().unwrap().iter().for_each(|(field, value)| hook.set(field, value.clone()));
+    hook
+}
+
+async fn configure(server: &Server, kind: &str, name: &str, hooks: Vec<Value>) {
+    server.done("POST", kind, json!({"metadata": {"name": name}, "webhooks": hooks})).await;
+}
+
+fn allowed() -> Reply {
+    Reply::Review(json!({"allowed": true}))
+}
+
+fn patch(operations: Value) -> Reply {
+    let patch = setpoint_schema::base64::encode(operations.to_string().as_bytes());
+    Reply::Review(json!({"allowed": true, "patchType": "JSONPatch", "patch": patch}))
+}
+
+#[tokio::test]
+async fn a_webhook_changes_what_is_written_and_sees_all_of_the_request() {
+    let server = Server::start().await;
+    let backend = Backend::start(|_| patch(json!([{"op": "add", "path": "/data/added", "value": "by webhook"}]))).await;
+    configure(&server, MUTATING, "m", vec![hook("m.example.com", &backend, json!({}))]).await;
+    let made = server.done("POST", &format!("{MAPS}?fieldManager=me"), map("a")).await;
+    assert_eq!(made["data"], json!({"added": "by webhook", "k": "v"}));
+    let (path, review) = backend.asked().remove(0);
+    assert_eq!((&*path, review.text("apiVersion")), ("/review?timeout=10s", "admission.k8s.io/v1"));
+    let request = &review["request"];
+    let kind = json!({"group": "", "version": "v1", "kind": "ConfigMap"});
+    let resource = json!({"group": "", "version": "v1", "resource": "configmaps"});
+    for (field, expected) in [
+        ("kind", kind.clone()),
+        ("requestKind", kind),
+        ("resource", resource.clone()),
+        ("requestResource", resource),
+        ("name", json!("a")),
+        ("namespace", json!("default")),
+        ("operation", json!("CREATE")),
+        ("userInfo", json!({"username": "admin", "groups": ["system:masters", "system:authenticated"]})),
+        ("oldObject", Value::Null),
+        ("dryRun", json!(false)),
+        ("options", json!({"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1", "fieldManager": "me"})),
+    ] {
+        assert_eq!(request[field], expected, "{field}");
+    }
+    assert_eq!(request["object"]["data"], json!({"k": "v"}));
+    assert!(!request["object"]["metadata"].has("uid"), "it has none before it is admitted");
+}
+
+#[tokio::test]
+async fn a_refusal_is_told_in_the_webhooks_words() {
+    let server = Server::start().await;
+    let backend = Backend::start(|review| match review["request"]["object"]["metadata"].text("name") {
+        "silent" => Reply::Review(json!({"allowed": false})),
+        "reason" => Reply::Review(json!({"allowed": false, "status": {"reason": "Because"}})),
+        "spoken" => Reply::Review(
+            json!({"allowed": false, "status": {"code": 403, "message": "not this", "reason": "Forbidden"}}),
+        ),
+        _ => allowed(),
+    })
+    .await;
+    configure(&server, VALIDATING, "v", vec![hook("v.example.com", &backend, json!({}))]).await;
+    let denied = "admission webhook \"v.example.com\" denied the request";
+    for (name, code, expected) in [
+        ("silent", 400, format!("{denied} without explanation")),
+        ("reason", 400, format!("{denied}: Because")),
+        ("spoken", 403, format!("{denied}: not this")),
+    ] {
+        assert_eq!(server.refused("POST", MAPS, map(name)).await, (code, expected));
+    }
+    server.done("POST", MAPS, map("fine")).await;
+    // Judged as it will be stored.
+    let (_, review) = backend.asked().pop().unwrap();
+    assert!(review["request"]["object"]["metadata"].has("uid"));
+}
+
+#[tokio::test]
+async fn changes_and_deletions_show_the_stored_object() {
+    let server = Server::start().await;
+    server.done("POST", MAPS, map("a")).await;
+    let backend = Backend::start(|review| match review["request"].text("operation") {
+        "DELETE" => Reply::Review(json!({"allowed": false, "status": {"message": "stays"}})),
+        _ => allowed(),
+    })
+    .await;
+    configure(&server, VALIDATING, "v", vec![hook("v.example.com", &backend, json!({}))]).await;
+    server.done("PATCH", &format!("{MAPS}/a"), json!({"data": {"k": "w"}})).await;
+    let request = backend.asked().remove(0).1["request"].clone();
+    assert_eq!((request.text("operation"), request["options"].text("kind")), ("UPDATE", "PatchOptions"));
+    assert_eq!((&request["object"]["data"]["k"], &request["oldObject"]["data"]["k"]), (&json!("w"), &json!("v")));
+    let (code, message) = server.refused("DELETE", &format!("{MAPS}/a"), Value::Null).await;
+    let expected = "admission webhook \"v.example.com\" denied the request: stays";
+    assert_eq!((code, &*message), (400, expected));
+    let request = backend.asked().remove(1).1["request"].clone();
+    assert_eq!((&request["object"], &request["oldObject"]["data"]["k"]), (&Value::Null, &json!("w")));
+    assert_eq!(request["options"], json!({"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}));
+    let (code, _) = server.refused("DELETE", MAPS, Value::Null).await;
+    assert_eq!(code, 400, "a deletion of many is one of each");
+}
+
+#[tokio::test]
+async fn what_goes_wrong_is_told_and_refused_or_passed_over() {
+    let server = Server::start().await;
+    for (reply, expected) in [
+        (Reply::Raw(500, "boom".into()), "an error on the server (\"boom\") has prevented the request from succeeding"),
+        (Reply::Raw(404, "".into()), "the server could not find the requested resource"),
+        (
+            Reply::Redirect("https://127.0.0.1:1/elsewhere".into()),
+            "the server responded with the status code 302 but did not return more information",
+        ),
+        (Reply::Closed, "EOF"),
+        (Reply::Raw(200, "x".repeat(9 * 1024 * 1024)), "length limit exceeded"),
+    ] {
+        check_failure(&server, Backend::start(move |_| reply.clone()).await, "failed to call webhook: ", expected)
+            .await;
+    }
+    for (answer, expected) in [
+        (json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}), "webhook response was absent"),
+        (
+            json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": {"uid": "x"}}),
+            "expected response.uid=",
+        ),
+    ] {
+        let reply = Reply::Raw(200, answer.to_string());
+        let backend = Backend::start(move |_| reply.clone()).await;
+        check_failure(&server, backend, "received invalid webhook response: ", expected).await;
+    }
+    let reply = Reply::Review(json!({"allowed": true, "patch": "W10=", "patchType": "JSONPatch"}));
+    let backend = Backend::start(move |_| reply.clone()).await;
+    let expected = "validating webhook may not return response.patch";
+    check_failure(&server, backend, "received invalid webhook response: ", expected).await;
+    let mut stranger = Backend::start(|_| allowed()).await;
+    stranger.ca_bundle = Backend::start(|_| allowed()).await.ca_bundle;
+    let expected = "tls: failed to verify certificate: x509: certificate signed by unknown authority";
+    check_failure(&server, stranger, "failed to call webhook: ", expected).await;
+    let mut nobody = Backend::start(|_| allowed()).await;
+    nobody.address = ([127, 0, 0, 1], 9).into();
+    let expected = "Post \"https://127.0.0.1:9/review?timeout=10s\": dial tcp 127.0.0.1:9: connect: connection refused";
+    check_failure(&server, nobody, "failed to call webhook: ", expected).await;
+}
+
+async fn check_failure(server: &Server, backend: Backend, place: &str, expected: &str) {
+    configure(server, VALIDATING, "v", vec![hook("v.example.com", &backend, json!({}))]).await;
+    let (code, message) = server.refused("POST", MAPS, map("a")).await;
+    let begins = format!("Internal error occurred: failed calling webhook \"v.example.com\": {place}");
+    assert!(code == 500 && message.starts_with(&begins) && message.contains(expected), "{message}");
+    server.done("DELETE", &format!("{VALIDATING}/v"), Value::Null).await;
+    let lenient = hook("v.example.com", &backend, json!({"failurePolicy": "Ignore"}));
+    configure(server, VALIDATING, "v", vec![lenient]).await;
+    server.done("POST", &format!("{MAPS}?dryRun=All"), map("a")).await;
+    server.done("DELETE", &format!("{VALIDATING}/v"), Value::Null).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_webhook_that_never_answers_is_not_waited_for() {
+    let server = Server::start().await;
+    let backend = Backend::start(|_| Reply::Never).await;
+    let hooks = vec![hook("v.example.com", &backend, json!({"timeoutSeconds": 1}))];
+    configure(&server, VALIDATING, "v", hooks).await;
+    let (code, message) = server.refused("POST", MAPS, map("a")).await;
+    let expected = format!(
+        "Internal error occurred: failed calling webhook \"v.example.com\": failed to call webhook: Post \"https://{}/review?timeout=1s\": context deadline exceeded",
+        backend.address
+    );
+    assert_eq!((code, message), (500, expected));
+}
+
+#[tokio::test]
+async fn a_dry_run_asks_only_webhooks_without_side_effects() {
+    let server = Server::start().await;
+    let backend = Backend::start(|_| allowed()).await;
+    let hooks = vec![hook("v.example.com", &backend, json!({"sideEffects": "NoneOnDryRun"}))];
+    configure(&server, VALIDATING, "v", hooks).await;
+    server.done("POST", &format!("{MAPS}?dryRun=All"), map("a")).await;
+    let request = backend.asked().remove(0).1["request"].clone();
+    assert_eq!((request.flag("dryRun"), &request["options"]["dryRun"]), (true, &json!(["All"])));
+}
+
+#[tokio::test]
+async fn selectors_rules_and_conditions_choose_what_a_webhook_is_asked_about() {
+    let server = Server::start().await;
+    for (more, is_asked) in [
+        (json!({}), true),
+        (json!({"objectSelector": {"matchLabels": {"app": "a"}}}), true),
+        (json!({"objectSelector": {"matchLabels": {"app": "b"}}}), false),
+        (json!({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "default"}}}), true),
+        (json!({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "other"}}}), false),
+        (json!({"matchConditions": [{"name": "n", "expression": "object.metadata.name == 'a'"}]}), true),
+        (json!({"matchConditions": [{"name": "n", "expression": "request.userInfo.username != 'admin'"}]}), false),
+        (
+            json!({"matchConditions": [{"name": "n", "expression": "authorizer.group('').resource('pods').check('get').allowed()"}]}),
+            true,
+        ),
+        (
+            json!({"rules": [{"apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"], "operations": ["DELETE"]}]}),
+            false,
+        ),
+        (
+            json!({"rules": [{"apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"], "operations": ["*"], "scope": "Cluster"}]}),
+            false,
+        ),
+        (
+            json!({"rules": [{"apiGroups": ["*"], "apiVersions": ["*"], "resources": ["configmaps/status"], "operations": ["*"]}]}),
+            false,
+        ),
+    ] {
+        let backend = Backend::start(|_| allowed()).await;
+        configure(&server, VALIDATING, "v", vec![hook("v.example.com", &backend, more.clone())]).await;
+        server.done("POST", &format!("{MAPS}?dryRun=All"), map("a")).await;
+        assert_eq!(!backend.asked().is_empty(), is_asked, "{more}");
+        server.done("DELETE", &format!("{VALIDATING}/v"), Value::Null).await;
+    }
+    let condition = json!({"matchConditions": [{"name": "n", "expression": "object.data.missing == 'x'"}]});
+    let backend = Backend::start(|_| allowed()).await;
+    configure(&server, VALIDATING, "v", vec![hook("v.example.com", &backend, condition)]).await;
+    let (code, message) = server.refused("POST", MAPS, map("a")).await;
+    let expected = "configmaps \"a\" is forbidden: expression 'object.data.missing == 'x'' resulted in error: no such key: missing";
+    assert_eq!((code, &*message), (403, expected));
+}
+
+#[tokio::test]
+async fn who_wants_to_sees_what_later_webhooks_changed() {
+    let server = Server::start().await;
+    let early = Backend::start(|_| allowed()).await;
+    let late = Backend::start(|_| patch(json!([{"op": "add", "path": "/data/late", "value": "x"}]))).await;
+    let hooks = vec![
+        hook("early.example.com", &early, json!({"reinvocationPolicy": "IfNeeded"})),
+        hook("late.example.com", &late, json!({})),
+    ];
+    configure(&server, MUTATING, "m", hooks).await;
+    server.done("POST", MAPS, map("a")).await;
+    let seen: Vec<Value> =
+        early.asked().iter().map(|(_, review)| review["request"]["object"]["data"].clone()).collect();
+    assert_eq!(seen, [json!({"k": "v"}), json!({"k": "v", "late": "x"})]);
+    assert_eq!(late.asked().len(), 1);
+}
+
+#[tokio::test]
+async fn webhooks_are_never_asked_about_webhooks() {
+    let server = Server::start().await;
+    let backend = Backend::start(|_| Reply::Review(json!({"allowed": false}))).await;
+    let everything = json!([{"apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"], "operations": ["*"]}]);
+    let hooks = vec![hook("v.example.com", &backend, json!({"rules": everything}))];
+    configure(&server, VALIDATING, "v", hooks).await;
+    server.refused("POST", MAPS, map("a")).await;
+    server.done("DELETE", &format!("{VALIDATING}/v"), Value::Null).await;
+    assert_eq!(backend.asked().len(), 1);
+}
+
+#[tokio::test]
+async fn a_webhook_behind_a_service_is_reached_at_its_endpoints() {
+    let server = Server::start().await;
+    let backend = Backend::start(|_| allowed()).await;
+    let client =
+        json!({"service": {"namespace": "default", "name": "hook", "path": "/x"}, "caBundle": backend.ca_bundle});
+    configure(&server, VALIDATING, "v", vec![hook("v.example.com", &backend, json!({"clientConfig": client}))]).await;
+    let url = "Internal error occurred: failed calling webhook \"v.example.com\": failed to call webhook: Post \"https://hook.default.svc:443/x?timeout=10s\"";
+    let (_, message) = server.refused("POST", MAPS, map("a")).await;
+    assert_eq!(message, format!("{url}: service \"hook\" not found"));
+    let service = json!({"metadata": {"name": "hook"}, "spec": {"selector": {"a": "b"}, "ports": [{"name": "web", "port": 443}]}});
+    server.done("POST", "/api/v1/namespaces/default/services", service).await;
+    let (_, message) = server.refused("POST", MAPS, map("a")).await;
+    assert_eq!(message, format!("{url}: no endpoints available for service \"hook\""));
+    let slice = json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+        "metadata": {"name": "hook-1", "namespace": "default", "uid": "u", "labels": {"kubernetes.io/service-name": "hook"}},
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": ["127.0.0.2"], "conditions": {"ready": false}}, {"addresses": ["127.0.0.1"]}],
+        "ports": [{"name": "web", "port": backend.address.port()}],
+    });
+    // Stored by hand: loopback addresses are refused.
+    let registry = Registry::builtin();
+    let served = registry.find("discovery.k8s.io", "v1", "endpointslices").unwrap();
+    let key = objects::key(served, Some("default"), "hook-1");
+    let change = objects::put_change(served, key, Expectation::Absent, &slice);
+    server.store.commit(objects::transaction(served, change)).await.unwrap();
+    server.done("POST", MAPS, map("a")).await;
+    assert_eq!(backend.asked()[0].0, "/x?timeout=10s");
+}
+
+#[tokio::test]
+async fn warnings_reach_the_client() {
+    let server = Server::start().await;
+    let backend = Backend::start(|_| Reply::Review(json!({"allowed": true, "warnings": ["mind this"]}))).await;
+    configure(&server, VALIDATING, "v", vec![hook("v.example.com", &backend, json!({}))]).await;
+    let mut request =
+        Request::post(MAPS).header("content-type", "application/json").body(full(map("a").to_string())).unwrap();
+    let user = User { name: "admin".into(), groups: vec!["system:masters".into()], ..User::default() };
+    request.extensions_mut().insert(std::sync::Arc::new(user));
+    let Ok(response) = server.api.clone().oneshot(request).await;
+    assert_eq!(response.headers()["warning"], "299 - \"mind this\"");
+}
+
+#[tokio::test]
+async fn a_custom_object_is_shown_in_the_version_that_the_rule_names() {
+    let server = Server::start().await;
+    let schema = json!({"openAPIV3Schema": {"type": "object", "properties": {"spec": {"type": "object", "properties": {"size": {"type": "integer"}}}}}});
+    let version =
+        |name: &str, storage: bool| json!({"name": name, "served": true, "storage": storage, "schema": schema});
+    let definition = json!({"metadata": {"name": "widgets.example.com"}, "spec": {
+        "group": "example.com", "scope": "Namespaced", "versions": [version("v1", true), version("v2", false)],
+        "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"}}});
+    server.done("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition).await;
+    let backend = Backend::start(|_| {
+        patch(
+            json!([{"op": "add", "path": "/spec/size", "value": 7}, {"op": "add", "path": "/spec/pruned", "value": 1}]),
+        )
+    })
+    .await;
+    let rules = json!([{"apiGroups": ["example.com"], "apiVersions": ["v1"], "resources": ["widgets"], "operations": ["CREATE"]}]);
+    configure(&server, MUTATING, "m", vec![hook("m.example.com", &backend, json!({"rules": rules}))]).await;
+    let widget =
+        json!({"apiVersion": "example.com/v2", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"size": 1}});
+    let made = server.done("POST", "/apis/example.com/v2/namespaces/default/widgets", widget).await;
+    assert_eq!((made.text("apiVersion"), &made["spec"]), ("example.com/v2", &json!({"size": 7})));
+    let request = backend.asked().remove(0).1["request"].clone();
+    assert_eq!((request["kind"].text("version"), request["requestKind"].text("version")), ("v1", "v2"));
+    assert_eq!(request["object"].text("apiVersion"), "example.com/v1");
+}
