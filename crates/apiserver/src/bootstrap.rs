@@ -32,9 +32,18 @@ pub(crate) async fn run(server: &Inner, listen: SocketAddr) -> Result<(), Box<St
 
 /// Makes the default roles and bindings that are missing.
 pub(crate) async fn make_roles(server: &Inner) -> Result<(), Box<Status>> {
+    make_missing(server, roles::objects).await
+}
+
+/// Makes the roles and bindings of what runs beside the API server.
+pub(crate) async fn make_own_roles(server: &Inner) -> Result<(), Box<Status>> {
+    make_missing(server, roles::own_objects).await
+}
+
+async fn make_missing(server: &Inner, wanted: impl Fn() -> Vec<Wanted>) -> Result<(), Box<Status>> {
     let missing = || {
         let snapshot = server.store.snapshot();
-        roles::objects().into_iter().filter_map(|wanted| create(server, &snapshot, wanted)).collect()
+        wanted().into_iter().filter_map(|wanted| create(server, &snapshot, wanted)).collect()
     };
     make(server, missing).await
 }

@@ -2,6 +2,7 @@
 
 use http::HeaderMap;
 use http::header::{ACCEPT, USER_AGENT};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use setpoint_api::Status;
 use setpoint_schema::{Edit, Kind};
@@ -43,6 +44,9 @@ pub struct Representation {
     /// Version of the `meta.k8s.io` form: `v1` or `v1beta1`.
     pub version: &'static str,
 }
+
+/// Group, version and kind of a stored object are shorter than this.
+const TYPE_BYTES_MAX: usize = 512;
 
 const WATCH_MEDIA: [&str; 2] = ["application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"];
 
@@ -220,10 +224,51 @@ fn row(
     row
 }
 
+/// Writes the metadata of an object from its stored form, in which it follows the type: what comes after isn't read.
+/// Says whether it could be.
+pub fn write_partial(stored: &[u8], version: &str, out: &mut Vec<u8>) -> bool {
+    const NAME: &[u8] = b"\"metadata\":";
+    let Some(at) = stored.windows(NAME.len()).take(TYPE_BYTES_MAX).position(|window| window == NAME) else {
+        return false;
+    };
+    let mut values = serde_json::Deserializer::from_slice(&stored[at + NAME.len()..]).into_iter::<&RawValue>();
+    let Some(Ok(metadata)) = values.next() else { return false };
+    out.extend_from_slice(b"{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"meta.k8s.io/");
+    out.extend_from_slice(version.as_bytes());
+    out.extend_from_slice(b"\",\"metadata\":");
+    out.extend_from_slice(metadata.get().as_bytes());
+    out.push(b'}');
+    true
+}
+
 /// The metadata of an object.
 pub fn partial(object: &Value, version: &str) -> Value {
     json!({
         "kind": "PartialObjectMetadata", "apiVersion": format!("meta.k8s.io/{version}"),
         "metadata": object.get("metadata").cloned().unwrap_or_else(|| json!({})),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metadata_is_taken_from_the_stored_form() {
+        let object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "labels": {"b": "\"}"}}, "spec": {"metadata": {}}});
+        let (stored, _) = crate::objects::encode(&object);
+        let mut out = b"before ".to_vec();
+        assert!(write_partial(&stored, "v1", &mut out));
+        let written: Value = serde_json::from_slice(&out["before ".len()..]).unwrap();
+        assert_eq!(written, partial(&object, "v1"));
+    }
+
+    #[test]
+    fn what_is_not_an_object_is_left_alone() {
+        for text in ["", "{}", "{\"metadata\":", "{\"metadata\":{\"name\":", "[1, 2]"] {
+            let mut out = Vec::new();
+            assert!(!write_partial(text.as_bytes(), "v1", &mut out), "{text}");
+            assert!(out.is_empty());
+        }
+    }
 }

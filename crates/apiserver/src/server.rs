@@ -70,6 +70,8 @@ pub(crate) struct Inner {
     pub(crate) beside: OnceLock<Figures>,
     /// Nodes that need no connection.
     pub(crate) nearby: OnceLock<Arc<dyn NearbyNodes>>,
+    /// Whether there are roles for the parts of this process too.
+    has_roles: AtomicBool,
     /// Whether figures of nodes and pods are served.
     pub(crate) serves_node_metrics: AtomicBool,
     /// Shows what goes on in the process.
@@ -102,6 +104,7 @@ impl ApiServer {
                 signer: OnceLock::new(),
                 beside: OnceLock::new(),
                 nearby: OnceLock::new(),
+                has_roles: AtomicBool::new(false),
                 serves_node_metrics: AtomicBool::new(false),
                 debug: OnceLock::new(),
                 stopping,
@@ -158,8 +161,17 @@ impl ApiServer {
     }
 
     /// Makes the roles and bindings that Kubernetes has from the start. Without them nobody but `system:masters` gets anything.
+    ///
+    /// From then on the parts of this process get no more than their roles allow, like anybody else.
     pub async fn prepare_roles(&self) -> Result<(), Box<Status>> {
-        crate::bootstrap::make_roles(&self.inner).await
+        crate::bootstrap::make_roles(&self.inner).await?;
+        self.inner.has_roles.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Makes the roles of those parts of `setpoint up` that Kubernetes has no role for.
+    pub async fn prepare_own_roles(&self) -> Result<(), Box<Status>> {
+        crate::bootstrap::make_own_roles(&self.inner).await
     }
 }
 
@@ -247,7 +259,7 @@ impl Inner {
             },
             (None, None) => Cow::Owned(User::anonymous()),
         };
-        let internal = extensions.get::<InProcess>().is_some();
+        let internal = extensions.get::<InProcess>().is_some() && !self.has_roles.load(Ordering::Relaxed);
         Ok(match authorization::impersonated(self, &user, headers)? {
             Some(other) => Caller { user: Cow::Owned(other), internal: false },
             None => Caller { user, internal },
@@ -277,7 +289,11 @@ impl Inner {
         if !caller.internal {
             let named = authorization::narrowed_to(&path, &query);
             let asked = Asked::of_resource(&parts.method, &path, &query, named.as_deref());
-            self.access.check(&self.store, &caller.user, &asked)?;
+            let checked = self.access.check(&self.store, &caller.user, &asked);
+            if let (Err(refusal), Some(InProcess)) = (&checked, parts.extensions.get()) {
+                tracing::warn!(%refusal, "a part of this process has no role for what it does");
+            }
+            checked?;
         }
         let served = registry.find(path.group, path.version, path.resource);
         // Where nothing is built in, upstream's last handler knows no better.

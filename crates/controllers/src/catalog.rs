@@ -15,7 +15,7 @@ use crate::{
 
 /// One controller.
 pub struct Entry {
-    /// What it is called: in `--controllers`, in its service account, in its metrics and events.
+    /// What it is called: in `--controllers`, in its metrics and events. Its service account is [`account`]'s.
     pub name: &'static str,
     /// What it was called once; `--controllers` still knows it.
     pub alias: &'static str,
@@ -82,6 +82,32 @@ pub const ALL: &[Entry] = &[
     Entry { name: "taint-eviction-controller", alias: "taint-eviction", add: taint_eviction::add },
     Entry { name: "ttl-after-finished-controller", alias: "ttl-after-finished", add: ttl_after_finished::add },
 ];
+
+/// The service account as which the controller with this name acts, in `kube-system`: the one to which Kubernetes gives a role for this
+/// work. Without one it is the account of the controller manager itself.
+#[must_use]
+pub fn account(name: &str) -> Option<&str> {
+    Some(match name {
+        "certificatesigningrequest-approving-controller"
+        | "certificatesigningrequest-cleaner-controller"
+        | "certificatesigningrequest-signing-controller" => "certificate-controller",
+        "daemonset-controller" => "daemon-set-controller",
+        "endpoints-controller" => "endpoint-controller",
+        "endpointslice-mirroring-controller" => "endpointslicemirroring-controller",
+        "garbage-collector-controller" => "generic-garbage-collector",
+        "horizontal-pod-autoscaler-controller" => "horizontal-pod-autoscaler",
+        "node-lifecycle-controller" | "taint-eviction-controller" => "node-controller",
+        "persistentvolume-binder-controller" => "persistent-volume-binder",
+        "persistentvolume-protection-controller" => "pv-protection-controller",
+        "persistentvolumeclaim-protection-controller" => "pvc-protection-controller",
+        "pod-garbage-collector-controller" => "pod-garbage-collector",
+        "replicationcontroller-controller" => "replication-controller",
+        "root-ca-certificate-publisher-controller" => "root-ca-cert-publisher",
+        "serviceaccount-controller" => "service-account-controller",
+        "serviceaccount-token-controller" => return None,
+        other => other,
+    })
+}
 
 /// Adds the chosen controllers to the manager of a wiring.
 pub fn add_to(wiring: &Wiring<'_>, choice: &Choice) -> Result<(), ManagerError> {

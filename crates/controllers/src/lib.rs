@@ -47,6 +47,6 @@ mod volume_protection;
 mod wake;
 mod wiring;
 
-pub use catalog::{Choice, ChoiceError, add_to};
+pub use catalog::{Choice, ChoiceError, account, add_to};
 pub use certificates::{Signer, ToSign};
 pub use wiring::Wiring;

@@ -29,6 +29,7 @@ mod admission;
 mod behaviour;
 mod command;
 mod container;
+mod events;
 mod heartbeat;
 mod identity;
 mod kubelet;
@@ -42,6 +43,7 @@ use std::sync::Arc;
 
 use kube::Client;
 use setpoint_runtime::manager::{Manager, ManagerError};
+use setpoint_runtime::{events as record, queue};
 
 pub use identity::{ANNOTATIONS, SIMULATED_LABEL};
 pub use log::{Log, log};
@@ -75,8 +77,12 @@ impl Default for Options {
 /// Adds the nodes to a manager. They act with `client`.
 pub fn add_to(manager: &Manager, client: &Client, options: Options) -> Result<(), ManagerError> {
     let options = Options { count: options.count.min(NODES_MAX), ..options };
+    let prefix = options.prefix.clone();
     let nodes = Arc::new(identity::Nodes::new(options));
     let client = manager.metrics().client(client);
+    let chance = manager.chance("simulated nodes").fork("events");
+    let (recorder, writer) = record::recorder(events::AUTHOR, &prefix, client.clone(), manager.clock(), chance);
+    manager.add(writer.paced(queue::Bucket::new(events::PER_SECOND, events::BURST)))?;
     let seen = heartbeat::add_to(manager, &client, &nodes)?;
-    kubelet::add_to(manager, &client, nodes, seen)
+    kubelet::add_to(manager, &client, nodes, seen, recorder)
 }

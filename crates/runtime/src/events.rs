@@ -7,6 +7,7 @@ mod correlator;
 mod recent;
 mod writer;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::BoxFuture;
@@ -18,6 +19,7 @@ use tokio::sync::mpsc;
 
 use crate::clock::{Chance, Clock};
 use crate::manager::{Lifecycle, RunError, Runnable};
+use crate::queue::Bucket;
 use writer::Writer;
 
 /// Events that wait to be written; more are dropped.
@@ -71,6 +73,7 @@ pub struct Recorder {
     instance: Arc<str>,
     clock: Clock,
     queue: mpsc::Sender<Event>,
+    dropped: Arc<AtomicU64>,
     /// The last number in a name: two events of the same nanosecond need two names.
     last: Arc<Mutex<i128>>,
 }
@@ -84,8 +87,14 @@ pub fn recorder(
     chance: Chance,
 ) -> (Recorder, EventWriter) {
     let (queue, events) = mpsc::channel(QUEUED_MAX);
-    let recorder =
-        Recorder { controller: controller.into(), instance: instance.into(), clock, queue, last: Arc::default() };
+    let recorder = Recorder {
+        controller: controller.into(),
+        instance: instance.into(),
+        clock,
+        queue,
+        dropped: Arc::default(),
+        last: Arc::default(),
+    };
     let name = format!("events of {controller}");
     (recorder, EventWriter { name, events, writer: Writer::new(client, clock, chance) })
 }
@@ -96,6 +105,12 @@ pub fn reference<K: Resource<DynamicType = ()>>(object: &K) -> ObjectReference {
 }
 
 impl Recorder {
+    /// The same recorder for another instance of the same controller.
+    #[must_use]
+    pub fn on(&self, instance: &str) -> Recorder {
+        Recorder { instance: instance.into(), ..self.clone() }
+    }
+
     /// Records what happened to an object.
     pub fn record(&self, regarding: ObjectReference, happening: Happening) {
         self.record_related(regarding, None, happening);
@@ -103,10 +118,15 @@ impl Recorder {
 
     /// Records what happened to an object because of another.
     pub fn record_related(&self, regarding: ObjectReference, related: Option<ObjectReference>, happening: Happening) {
-        let event = self.event(regarding, related, happening);
-        if self.queue.try_send(event).is_err() {
-            tracing::warn!(controller = %self.controller, "an event was dropped: too many wait to be written");
-        }
+        let Ok(room) = self.queue.try_reserve() else {
+            let dropped = self.dropped.fetch_add(1, Ordering::Relaxed) + 1;
+            // Each time that they are twice as many: who is too busy to write events has no time to complain either.
+            if dropped.is_power_of_two() {
+                tracing::warn!(controller = %self.controller, dropped, "events were dropped: too many wait to be written");
+            }
+            return;
+        };
+        room.send(self.event(regarding, related, happening));
     }
 
     fn event(&self, regarding: ObjectReference, related: Option<ObjectReference>, happening: Happening) -> Event {
@@ -151,6 +171,15 @@ pub struct EventWriter {
     name: String,
     events: mpsc::Receiver<Event>,
     writer: Writer,
+}
+
+impl EventWriter {
+    /// Writes no more than the bucket has tokens for. What comes meanwhile waits, and is dropped once too many wait.
+    #[must_use]
+    pub fn paced(mut self, bucket: Bucket) -> EventWriter {
+        self.writer.pace(bucket);
+        self
+    }
 }
 
 impl Runnable for EventWriter {

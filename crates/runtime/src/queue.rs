@@ -27,7 +27,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, Sleep};
 
 pub use self::cause::{Cause, Causes, What};
-pub use self::limiter::Limiter;
+pub use self::limiter::{Bucket, Limiter};
 use self::shared::{Place, Shared};
 pub use self::state::FAIR_EVERY;
 use self::state::{State, Taken};

@@ -45,12 +45,17 @@ mod wants;
 use kube::Client;
 use setpoint_runtime::events;
 use setpoint_runtime::manager::{Manager, ManagerError};
+use setpoint_runtime::queue::Bucket;
 
 pub use profile::{Profile, Strategy, Weights, profiles};
 pub use simulation::{Decision, Simulation};
 
 /// What schedules pods that say nothing else.
 pub const DEFAULT: &str = "default-scheduler";
+
+/// How many events are written each second, and how many at once: those of a flood of pods are not worth what they cost.
+const EVENTS_PER_SECOND: f64 = 100.0;
+const EVENTS_BURST: u32 = 500;
 
 /// Adds the scheduler to a manager. It acts with `client`, and `instance` is what events call this process.
 pub fn add_to(manager: &Manager, client: &Client, instance: &str) -> Result<(), ManagerError> {
@@ -70,7 +75,7 @@ pub fn add_with_profiles(
     let chance = manager.chance("scheduler");
     let counted = manager.metrics().client(client);
     let (recorder, writer) = events::recorder(DEFAULT, instance, counted, manager.clock(), chance.fork("events"));
-    manager.add(writer)?;
+    manager.add(writer.paced(Bucket::new(EVENTS_PER_SECOND, EVENTS_BURST)))?;
     let scheduler = scheduler::Scheduler::new(manager.guard(client), manager.clock(), chance, recorder, profiles);
     manager.add_after(&[&format!("events of {DEFAULT}")], scheduler)
 }

@@ -54,7 +54,7 @@ impl Beside {
         root_ca: String,
         mut leaving: watch::Receiver<bool>,
     ) -> Result<(), Failure> {
-        let client_of = |name: &str| client(&server, service_account(name), name);
+        let client_of = |name: &str| client(&server, user_of(name), name);
         let options = ManagerOptions { drain_limit: DRAIN_LIMIT, ..ManagerOptions::default() };
         let manager = parts::manager(client(&server, manager_user(), "caches"), options)?;
         let figures = manager.metrics().clone();
@@ -103,10 +103,22 @@ fn client(server: &ApiServer, user: User, part: &str) -> Client {
     Client::new(named, "default")
 }
 
+/// Who a part is, by its name: Kubernetes gives each of them a role.
+fn user_of(part: &str) -> User {
+    match (part, setpoint_controllers::account(part)) {
+        (parts::SCHEDULER, _) => system_user("system:kube-scheduler"),
+        (_, Some(account)) => service_account(account),
+        (_, None) => manager_user(),
+    }
+}
+
 /// Who fills the caches that controllers share.
 fn manager_user() -> User {
-    let groups = vec!["system:authenticated".to_owned()];
-    User { name: "system:kube-controller-manager".to_owned(), groups, ..User::default() }
+    system_user("system:kube-controller-manager")
+}
+
+fn system_user(name: &str) -> User {
+    User { name: name.to_owned(), groups: vec!["system:authenticated".to_owned()], ..User::default() }
 }
 
 /// The service account of a controller.

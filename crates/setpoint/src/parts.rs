@@ -22,7 +22,7 @@ const PREFIX: &str = "SETPOINT";
 const SCHEDULER_PART: &str = "scheduler";
 
 /// Who schedules.
-const SCHEDULER: &str = "kube-scheduler";
+pub const SCHEDULER: &str = "kube-scheduler";
 
 /// One part.
 pub enum Part {

@@ -103,6 +103,9 @@ async fn run_on(
     };
     service.prepare(address).await.map_err(unprepared)?;
     service.prepare_roles().await.map_err(unprepared)?;
+    if beside.is_some() {
+        service.prepare_own_roles().await.map_err(unprepared)?;
+    }
     let tending = service.tend();
     let serving = serve(listener, tls, service.clone(), limits(), stopping);
     let mut serving = tokio::spawn(async move {

@@ -1,4 +1,4 @@
-//! The roles that Kubernetes has from the start, and whom it gives them. Everything is read from two tables of facts.
+//! The roles that there are from the start, and who has them: those of Kubernetes and our own. Everything is read from tables of facts.
 
 use std::collections::BTreeMap;
 
@@ -9,6 +9,8 @@ use crate::authorization::GROUP;
 
 const ROLES: &str = include_str!("../../facts/roles.tsv");
 const BINDINGS: &str = include_str!("../../facts/role-bindings.tsv");
+const OWN_ROLES: &str = include_str!("../../facts/own-roles.tsv");
+const OWN_BINDINGS: &str = include_str!("../../facts/own-role-bindings.tsv");
 
 /// The labels by which a role takes in the rules of others begin so.
 const AGGREGATE: &str = "rbac.authorization.k8s.io/aggregate-to-";
@@ -25,12 +27,21 @@ struct Role<'a> {
 
 /// All roles, then all bindings.
 pub(super) fn objects() -> Vec<Wanted> {
-    let mut roles = roles();
+    let mut roles = roles(ROLES);
     // Each takes in the one before it: the rules are there from the start, whoever keeps them up afterwards.
     for name in ["view", "edit", "admin"] {
         let taken = taken_in(&roles, name);
         roles.entry(("", name)).or_default().rules = taken;
     }
+    objects_of(roles, BINDINGS)
+}
+
+/// The roles of what runs beside the API server, then their bindings.
+pub(super) fn own_objects() -> Vec<Wanted> {
+    objects_of(roles(OWN_ROLES), OWN_BINDINGS)
+}
+
+fn objects_of(roles: BTreeMap<(&'static str, &'static str), Role<'static>>, bindings: &'static str) -> Vec<Wanted> {
     let roles = roles.into_iter().map(|((namespace, name), role)| {
         let mut metadata = metadata(namespace, name);
         if !role.part_of.is_empty() {
@@ -43,12 +54,12 @@ pub(super) fn objects() -> Vec<Wanted> {
         }
         Wanted::new(GROUP, "v1", if namespace.is_empty() { "clusterroles" } else { "roles" }, object)
     });
-    roles.chain(lines(BINDINGS).map(binding)).collect()
+    roles.chain(lines(bindings).map(binding)).collect()
 }
 
-fn roles() -> BTreeMap<(&'static str, &'static str), Role<'static>> {
+fn roles(table: &'static str) -> BTreeMap<(&'static str, &'static str), Role<'static>> {
     let mut roles: BTreeMap<_, Role<'_>> = BTreeMap::new();
-    for line in lines(ROLES) {
+    for line in lines(table) {
         let [namespace, name, part_of, takes_in, groups, resources, names, paths, verbs] = columns(line);
         let role = roles.entry((namespace, name)).or_default();
         (role.part_of, role.takes_in) = (part_of, takes_in);

@@ -300,12 +300,21 @@ impl Writer {
         out.extend_from_slice(b"\",\"object\":");
         match self.representation.form {
             Form::Object if as_stored => raw(out),
-            _ => {
-                let shown = self.shown(value());
-                serde_json::to_writer(&mut *out, &shown).expect("writing to memory does not fail");
+            Form::Partial if as_stored => {
+                let mut stored = Vec::new();
+                raw(&mut stored);
+                if !representation::write_partial(&stored, self.representation.version, out) {
+                    self.write_shown(value(), out);
+                }
             }
+            _ => self.write_shown(value(), out),
         }
         out.extend_from_slice(b"}\n");
+    }
+
+    fn write_shown(&mut self, object: Value, out: &mut Vec<u8>) {
+        let shown = self.shown(object);
+        serde_json::to_writer(out, &shown).expect("writing to memory does not fail");
     }
 
     fn shown(&mut self, object: Value) -> Value {

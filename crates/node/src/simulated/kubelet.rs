@@ -9,11 +9,13 @@ use kube::api::{Api, DeleteParams, GetParams, Patch, PatchParams, Preconditions}
 use kube::core::{PartialObjectMeta, Request};
 use setpoint_runtime::cache::{Informer, InformerOptions, Target};
 use setpoint_runtime::controller::{Action, Context, Controller, ControllerOptions, Error};
+use setpoint_runtime::events::Recorder;
 use setpoint_runtime::manager::{Manager, ManagerError};
 use setpoint_runtime::{Key, retry};
 
 use super::addresses::Addresses;
 use super::admission::{Admission, Rejection};
+use super::events::{self, Said};
 use super::heartbeat::NodeView;
 use super::identity::{Nodes, host_address};
 use super::plan::{Place, Step, plan, reject};
@@ -32,6 +34,7 @@ pub fn add_to(
     client: &Client,
     nodes: Arc<Nodes>,
     seen: Informer<NodeView>,
+    recorder: Recorder,
 ) -> Result<(), ManagerError> {
     let target = Target::of::<core::Pod>(&(), None).fields("spec.nodeName!=");
     let options = || InformerOptions { transform: Some(Box::new(Pod::settle)), ..InformerOptions::default() };
@@ -43,6 +46,7 @@ pub fn add_to(
         pods: pods.clone(),
         addresses: Addresses::default(),
         admission: Admission::default(),
+        recorder,
     });
     let of_node = pods.clone();
     let controller = Controller::builder("simulated-kubelet", client.clone(), manager.clock(), &pods)
@@ -65,6 +69,7 @@ struct Kubelet {
     pods: Informer<Pod>,
     addresses: Addresses,
     admission: Admission,
+    recorder: Recorder,
 }
 
 impl Kubelet {
@@ -85,6 +90,7 @@ impl Kubelet {
         let uid = &pod.metadata.uid;
         if let Err(rejection) = self.admit(node, &pod) {
             write(&context, &pod, &reject(&pod, rejection.reason, &rejection.message, now)).await?;
+            self.say(&pod, [events::rejection(rejection.reason, &rejection.message)]);
             return Ok(Action::done());
         }
         let has = pod.status.pod_ip.as_deref().and_then(|ip| ip.parse::<Ipv4Addr>().ok());
@@ -102,10 +108,12 @@ impl Kubelet {
             Step::Wait(until) => Some(until),
             Step::Write(status, wake) => {
                 write(&context, &pod, &status).await?;
+                self.say(&pod, events::changes(&pod, &status));
                 wake
             }
             Step::Delete => {
                 delete(&context, &pod).await?;
+                self.say(&pod, events::end(&pod));
                 self.addresses.release(node, uid);
                 self.admission.seen(node, uid);
                 None
@@ -125,6 +133,13 @@ impl Kubelet {
         let snapshot = self.pods.lister().snapshot();
         let others = snapshot.by_index(BY_NODE, &pod.spec.node_name).map(|other| &**other);
         self.admission.admit(node, self.nodes.capacity(), pod, others)
+    }
+
+    fn say(&self, pod: &Pod, said: impl IntoIterator<Item = Said>) {
+        let recorder = self.recorder.on(&pod.spec.node_name);
+        for Said { container, what } in said {
+            recorder.record(events::about(pod, container), what);
+        }
     }
 
     /// A pod with the details that the cache has dropped.

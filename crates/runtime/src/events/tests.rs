@@ -18,10 +18,14 @@ struct Bench {
 }
 
 fn start() -> Bench {
+    start_with(|writer| writer)
+}
+
+fn start_with(change: impl FnOnce(EventWriter) -> EventWriter) -> Bench {
     let (api, lifecycle) = (FakeApi::default(), Lifecycle::new());
     let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
     let (recorder, writer) = recorder("thermostat", "thermostat-0", api.client(), clock, Chance::seeded(1));
-    let running = tokio::spawn(Box::new(writer).run(lifecycle.clone()));
+    let running = tokio::spawn(Box::new(change(writer)).run(lifecycle.clone()));
     Bench { api, recorder, lifecycle, running }
 }
 
@@ -60,6 +64,19 @@ async fn an_event_says_who_what_and_about_whom() {
         "regarding": {"apiVersion": "v1", "kind": "Room", "namespace": "house", "name": "kitchen", "uid": "uid-kitchen"},
     });
     assert_eq!(call.body, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_paced_writer_writes_no_more_than_it_may() {
+    let bench = start_with(|writer| writer.paced(Bucket::new(1.0, 3)));
+    for room in 0..6 {
+        bench.say(&format!("room-{room}"), "21 degrees");
+    }
+    assert_eq!(bench.calls().await.len(), 3);
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(bench.calls().await.len(), 2);
+    bench.lifecycle.drain();
+    assert_eq!(bench.calls().await.len(), 1, "at its end it writes what is left");
 }
 
 #[tokio::test(start_paused = true)]

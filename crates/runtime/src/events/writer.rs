@@ -8,10 +8,11 @@ use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, sleep_until};
 
 use super::correlator::{Correlator, SERIES_QUIET, Verdict};
 use crate::clock::{Chance, Clock};
+use crate::queue::{Bucket, Limiter};
 use crate::retry::{is_already_exists, is_not_found};
 
 /// How often a write is tried while the API server can't be reached, and how long to wait in between.
@@ -27,6 +28,9 @@ pub(super) struct Writer {
     clock: Clock,
     chance: Chance,
     correlator: Correlator,
+    pace: Option<Bucket>,
+    /// When the next one may be written.
+    free_at: Instant,
 }
 
 /// `kube::Client` can't be printed.
@@ -40,7 +44,19 @@ impl std::fmt::Debug for Hidden {
 
 impl Writer {
     pub(super) fn new(client: Client, clock: Clock, chance: Chance) -> Writer {
-        Writer { client: Hidden(client), clock, chance, correlator: Correlator::new() }
+        Writer {
+            client: Hidden(client),
+            clock,
+            chance,
+            correlator: Correlator::new(),
+            pace: None,
+            free_at: clock.now(),
+        }
+    }
+
+    pub(super) fn pace(&mut self, bucket: Bucket) {
+        self.pace = Some(bucket);
+        self.reserve();
     }
 
     /// Writes what comes until it is time to drain, then what is left and the last counts of all series.
@@ -57,7 +73,7 @@ impl Writer {
                 () = &mut draining => break,
                 _ = finish.tick() => self.finish().await,
                 _ = refresh.tick() => self.refresh().await,
-                event = events.recv() => match event {
+                event = self.next(events) => match event {
                     Some(event) => self.take(event).await,
                     None => break,
                 },
@@ -70,10 +86,27 @@ impl Writer {
         self.refresh().await;
     }
 
+    /// The next event, as soon as there is a token for it.
+    async fn next(&self, events: &mut mpsc::Receiver<Event>) -> Option<Event> {
+        if self.free_at > Instant::now() {
+            sleep_until(self.free_at).await;
+        }
+        events.recv().await
+    }
+
     async fn take(&mut self, event: Event) {
         match self.correlator.take(event, Instant::now()) {
             Verdict::Create(event) | Verdict::Patch(event) => self.write(*event).await,
-            Verdict::Nothing => (),
+            Verdict::Nothing => return,
+        }
+        self.reserve();
+    }
+
+    /// Takes the token for the next event.
+    fn reserve(&mut self) {
+        if let Some(pace) = &mut self.pace {
+            let now = self.clock.now();
+            self.free_at = now + Limiter::<()>::delay(pace, &(), now);
         }
     }
 

@@ -105,6 +105,7 @@ impl<K: Clone + Eq + Hash + Send> Limiter<K> for Exponential<K> {
 }
 
 /// A bucket of tokens over all keys: each try reserves one, and waits until it is there.
+#[derive(Debug)]
 pub struct Bucket {
     per_second: f64,
     burst: f64,
