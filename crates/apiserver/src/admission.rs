@@ -12,6 +12,7 @@ mod extensions;
 mod limit_range;
 mod matching;
 mod namespace;
+pub(crate) mod node_restriction;
 mod node_taint;
 mod notes;
 mod pod_resources;
@@ -74,10 +75,13 @@ pub(crate) async fn create(call: &mut Call<'_>, object: &mut Value, options: &Wr
 async fn fill_in(call: &mut Call<'_>, object: &mut Value) -> Result<(), Box<Status>> {
     crate::verbs::check_lives(call, object["metadata"].text("name"))?;
     namespace::check_lives(call, object)?;
+    if resource(call) == ("", "pods") {
+        limit_range::admit(call, object);
+        service_account::admit(call, object).await?;
+    }
+    node_restriction::create(call, object)?;
     match resource(call) {
         ("", "pods") => {
-            limit_range::admit(call, object);
-            service_account::admit(call, object).await?;
             priority::admit(call, object)?;
             pod_toleration::admit(object);
             runtime_class::admit(call, object)
@@ -141,6 +145,7 @@ pub(crate) async fn update(
     old: &Value,
     options: &WriteOptions,
 ) -> Result<(), Box<Status>> {
+    node_restriction::update(call, new, old)?;
     keep(call, new, old);
     let plugins = call.server.extensions.current(&call.server.store);
     if !plugins.mutate() || options.kind.is_empty() {
@@ -230,6 +235,7 @@ pub(crate) async fn delete(
 
 /// Before anything is looked for that is to be deleted.
 pub(crate) fn check_delete(call: &Call<'_>, name: &str) -> Result<(), Box<Status>> {
+    node_restriction::delete(call, name)?;
     match resource(call) {
         ("", "namespaces") => namespace::check_mortal(call, name),
         _ => Ok(()),

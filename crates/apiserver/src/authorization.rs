@@ -6,6 +6,7 @@
 mod asked;
 pub(crate) mod escalation;
 mod impersonation;
+pub(crate) mod node;
 mod policies;
 mod rule;
 
@@ -14,7 +15,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError, RwLock};
 use setpoint_api::{GroupResource, Status};
 use setpoint_store::{Mark, Snapshot, Store};
 
-pub(crate) use asked::{Asked, What, narrowed_to};
+pub(crate) use asked::{Asked, Narrowed, What};
 pub(crate) use impersonation::impersonated;
 pub(crate) use policies::{Outcome, Policies};
 pub(crate) use rule::Rule;
@@ -57,9 +58,9 @@ impl Access {
         if user.is_master() {
             return Ok(());
         }
-        match self.current(store).judge(user, asked) {
-            outcome if outcome.is_allowed() => Ok(()),
-            outcome => Err(Box::new(refusal(user, asked, &outcome.reason()))),
+        match self.judge(store, user, asked) {
+            (true, _) => Ok(()),
+            (false, reason) => Err(Box::new(refusal(user, asked, &reason))),
         }
     }
 
@@ -68,9 +69,19 @@ impl Access {
         if user.is_master() {
             return (true, String::new());
         }
+        let as_node = match node::of(user) {
+            Some(node) => node::judge(&store.snapshot(), user, node, asked),
+            None => Err(String::new()),
+        };
+        let Err(refused) = as_node else { return (true, String::new()) };
         let policies = self.current(store);
         let outcome: Outcome<'_> = policies.judge(user, asked);
-        (outcome.is_allowed(), outcome.reason())
+        let reason = outcome.reason();
+        let said = [refused, reason].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>();
+        match outcome.is_allowed() {
+            true => (true, outcome.reason()),
+            false => (false, said.join("\n")),
+        }
     }
 
     /// The policies that fit what is stored now.
@@ -114,7 +125,7 @@ pub(crate) fn check_create(call: &Call<'_>) -> Result<(), Box<Status>> {
         namespace: call.namespace.unwrap_or_default(),
         name: call.object_name(),
     };
-    call.server.access.check(&call.server.store, call.user, &Asked { verb: "create", what })
+    call.server.access.check(&call.server.store, call.user, &Asked::new("create", what))
 }
 
 fn marks(snapshot: &Snapshot) -> [Mark; 4] {

@@ -30,6 +30,11 @@ pub(crate) async fn run(server: &Inner, listen: SocketAddr) -> Result<(), Box<St
     make(server, || missing(server, listen)).await
 }
 
+/// The rules of a role of the whole cluster that there is from the start.
+pub(crate) fn rules_of(role: &str) -> Vec<serde_json::Value> {
+    roles::rules_of(role)
+}
+
 /// Makes the default roles and bindings that are missing.
 pub(crate) async fn make_roles(server: &Inner) -> Result<(), Box<Status>> {
     make_missing(server, roles::objects).await

@@ -75,16 +75,14 @@ fn verdict(call: &Call<'_>, user: &User, spec: &Value) -> Value {
     let asked = match &spec["resourceAttributes"] {
         Value::Object(_) => {
             let of = &spec["resourceAttributes"];
-            Asked {
-                verb: of.text("verb"),
-                what: What::Resource {
-                    group: of.text("group"),
-                    resource: of.text("resource"),
-                    subresource: of.text("subresource"),
-                    namespace: of.text("namespace"),
-                    name: of.text("name"),
-                },
-            }
+            let what = What::Resource {
+                group: of.text("group"),
+                resource: of.text("resource"),
+                subresource: of.text("subresource"),
+                namespace: of.text("namespace"),
+                name: of.text("name"),
+            };
+            Asked { verb: of.text("verb"), what, on_node: selected_node(of) }
         }
         _ => {
             let of = &spec["nonResourceAttributes"];
@@ -95,6 +93,16 @@ fn verdict(call: &Call<'_>, user: &User, spec: &Value) -> Value {
     match reason.is_empty() {
         true => json!({"allowed": allowed}),
         false => json!({"allowed": allowed, "reason": reason}),
+    }
+}
+
+/// The node that the field selector of a review asks for.
+fn selected_node(attributes: &Value) -> Option<&str> {
+    let requirements = attributes["fieldSelector"]["requirements"].as_array()?;
+    let found = requirements.iter().find(|it| it.text("key") == "spec.nodeName" && it.text("operator") == "In")?;
+    match found["values"].as_array()?.as_slice() {
+        [only] => only.as_str(),
+        _ => None,
     }
 }
 

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use crate::admission::Extensions;
 use crate::admission::quota::Queues;
 use crate::answer::{self, Answer};
-use crate::authorization::{self, Access, Asked};
+use crate::authorization::{self, Access, Asked, Narrowed};
 use crate::body::Body;
 use crate::call::Call;
 use crate::clock::{Chance, Clock};
@@ -287,8 +287,8 @@ impl Inner {
         let path = ResourcePath { name: name.as_deref(), namespace: namespace.as_deref(), ..path };
         let query = Query::parse(parts.uri.query().unwrap_or(""));
         if !caller.internal {
-            let named = authorization::narrowed_to(&path, &query);
-            let asked = Asked::of_resource(&parts.method, &path, &query, named.as_deref());
+            let narrowed = Narrowed::of(&path, &query);
+            let asked = Asked::of_resource(&parts.method, &path, &query, &narrowed);
             let checked = self.access.check(&self.store, &caller.user, &asked);
             if let (Err(refusal), Some(InProcess)) = (&checked, parts.extensions.get()) {
                 tracing::warn!(%refusal, "a part of this process has no role for what it does");

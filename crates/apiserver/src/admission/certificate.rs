@@ -6,6 +6,7 @@ use setpoint_schema::{Edit, base64};
 use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::pem::Pem;
 use x509_parser::prelude::FromDer;
+use x509_parser::x509::X509Name;
 
 use super::forbidden;
 use crate::call::Call;
@@ -26,10 +27,24 @@ pub(super) fn check(call: &Call<'_>, request: &Value) -> Result<(), Box<Status>>
 
 /// The organizations that a certificate request names.
 fn groups(request: &Value) -> Result<Vec<String>, String> {
+    let named = |subject: &X509Name<'_>| {
+        subject.iter_organization().filter_map(|name| name.as_str().ok()).map(str::to_owned).collect()
+    };
+    with_subject(request, named)
+}
+
+/// Whom a certificate request is for.
+pub(super) fn common_name(request: &Value) -> Result<String, String> {
+    let named = |subject: &X509Name<'_>| {
+        subject.iter_common_name().filter_map(|name| name.as_str().ok()).last().unwrap_or_default().to_owned()
+    };
+    with_subject(request, named)
+}
+
+fn with_subject<T>(request: &Value, read: impl FnOnce(&X509Name<'_>) -> T) -> Result<T, String> {
     let text = request["spec"].text("request");
     let pem = base64::decode(text).map_err(|error| format!("{error:?}"))?;
     let (pem, _) = Pem::read(std::io::Cursor::new(pem)).map_err(|error| error.to_string())?;
     let (_, parsed) = X509CertificationRequest::from_der(&pem.contents).map_err(|error| error.to_string())?;
-    let subject = &parsed.certification_request_info.subject;
-    Ok(subject.iter_organization().filter_map(|name| name.as_str().ok()).map(str::to_owned).collect())
+    Ok(read(&parsed.certification_request_info.subject))
 }

@@ -11,6 +11,8 @@ use crate::query::Query;
 pub(crate) struct Asked<'a> {
     pub(crate) verb: &'a str,
     pub(crate) what: What<'a>,
+    /// The node that a field selector narrows it to.
+    pub(crate) on_node: Option<&'a str>,
 }
 
 /// Objects, or a path that is none of theirs. What isn't named is empty.
@@ -21,19 +23,24 @@ pub(crate) enum What<'a> {
 }
 
 impl<'a> Asked<'a> {
-    /// What a method does with a path outside of the resources.
-    pub(crate) fn of_path(verb: &'a str, path: &'a str) -> Asked<'a> {
-        Asked { verb, what: What::Path(path) }
+    /// A verb on something.
+    pub(crate) fn new(verb: &'a str, what: What<'a>) -> Asked<'a> {
+        Asked { verb, what, on_node: None }
     }
 
-    /// What a method does with objects. `named` is the name that a list is narrowed to, if any.
+    /// What a method does with a path outside of the resources.
+    pub(crate) fn of_path(verb: &'a str, path: &'a str) -> Asked<'a> {
+        Asked::new(verb, What::Path(path))
+    }
+
+    /// What a method does with objects, of which its selector chooses some.
     pub(crate) fn of_resource(
         method: &Method,
         path: &ResourcePath<'a>,
         query: &Query<'_>,
-        named: Option<&'a str>,
+        narrowed: &'a Narrowed,
     ) -> Asked<'a> {
-        let name = path.name.or(named).unwrap_or("");
+        let name = path.name.or(narrowed.name.as_deref()).unwrap_or("");
         let verb = match (method.as_str(), path.name.is_some()) {
             ("GET" | "HEAD", _) if path.watch => "watch",
             ("GET" | "HEAD", true) => "get",
@@ -50,7 +57,8 @@ impl<'a> Asked<'a> {
         // A namespace is in itself.
         let own = if path.group.is_empty() && resource == "namespaces" { path.name } else { None };
         let namespace = path.namespace.or(own).unwrap_or("");
-        Asked { verb, what: What::Resource { group: path.group, resource, subresource, namespace, name } }
+        let what = What::Resource { group: path.group, resource, subresource, namespace, name };
+        Asked { verb, what, on_node: narrowed.node.as_deref() }
     }
 
     /// The words of a refusal.
@@ -74,11 +82,25 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// The name that a list, a watch or a deletion of many is narrowed to by its field selector.
-pub(crate) fn narrowed_to(path: &ResourcePath<'_>, query: &Query<'_>) -> Option<String> {
-    if path.name.is_some() {
-        return None;
+/// What a list, a watch or a deletion of many is narrowed to by its field selector.
+#[derive(Debug, Default)]
+pub(crate) struct Narrowed {
+    name: Option<String>,
+    node: Option<String>,
+}
+
+impl Narrowed {
+    pub(crate) fn of(path: &ResourcePath<'_>, query: &Query<'_>) -> Narrowed {
+        match path.name {
+            Some(_) => Narrowed::default(),
+            None => Narrowed::by(query.get("fieldSelector")),
+        }
     }
-    let selector = fields::Selector::parse(query.get("fieldSelector")).ok()?;
-    selector.exact_match("metadata.name").map(str::to_owned).filter(|name| !name.is_empty())
+
+    fn by(selector: &str) -> Narrowed {
+        let Ok(selector) = fields::Selector::parse(selector) else { return Narrowed::default() };
+        let exactly =
+            |field: &str| selector.exact_match(field).map(str::to_owned).filter(|value: &String| !value.is_empty());
+        Narrowed { name: exactly("metadata.name"), node: exactly("spec.nodeName") }
+    }
 }

@@ -55,7 +55,7 @@ fn check_binding(call: &Call<'_>, binding: &Value, namespace: &str) -> Result<()
 
 fn may(call: &Call<'_>, verb: &str, resource: &str, namespace: &str, name: &str) -> bool {
     let what = What::Resource { group: GROUP, resource, subresource: "", namespace, name };
-    call.server.access.judge(&call.server.store, call.user, &Asked { verb, what }).0
+    call.server.access.judge(&call.server.store, call.user, &Asked::new(verb, what)).0
 }
 
 /// That the user has all of some rules.

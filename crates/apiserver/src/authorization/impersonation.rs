@@ -28,7 +28,7 @@ pub(crate) fn impersonated(server: &Inner, user: &User, headers: &HeaderMap) -> 
     let account = account_of(&wanted.name);
     let check = |group: &str, resource: &str, subresource: &str, namespace: &str, name: &str| {
         let what = What::Resource { group, resource, subresource, namespace, name };
-        server.access.check(&server.store, user, &Asked { verb: "impersonate", what })
+        server.access.check(&server.store, user, &Asked::new("impersonate", what))
     };
     match account {
         Some((namespace, name)) => check("", "serviceaccounts", "", namespace, name)?,

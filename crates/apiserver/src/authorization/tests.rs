@@ -10,7 +10,7 @@ const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles
 const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// Asks as another user, for whom the administrator acts.
+/// Asks as another user, for whom the administrator acts. Nodes are in their group.
 async fn ask(server: &Server, user: &str, method: &str, path: &str, body: Value) -> (u16, Value) {
     let mut request = Request::new(full(if body.is_null() { String::new() } else { body.to_string() }));
     *request.method_mut() = Method::from_bytes(method.as_bytes()).unwrap();
@@ -18,6 +18,9 @@ async fn ask(server: &Server, user: &str, method: &str, path: &str, body: Value)
     let media = if method == "PATCH" { "application/apply-patch+yaml" } else { "application/json" };
     request.headers_mut().insert("content-type", media.parse().unwrap());
     request.headers_mut().insert("impersonate-user", user.parse().unwrap());
+    if user.starts_with("system:node:") {
+        request.headers_mut().insert("impersonate-group", "system:nodes".parse().unwrap());
+    }
     server.ask(request).await
 }
 
@@ -230,4 +233,97 @@ async fn a_review_is_about_the_groups_that_it_names_and_no_others() {
         let answer = server.done("POST", path, json!({"spec": spec})).await;
         assert_eq!(answer["status"]["allowed"], expected, "{groups}");
     }
+}
+
+/// Two nodes with a pod each. That on `a` needs the service account `robot`, the secret `s` and the map `m`.
+async fn two_nodes() -> Server {
+    let server = Server::start().await;
+    server.api.prepare_roles().await.unwrap();
+    for name in ["default", "robot"] {
+        server.done("POST", "/api/v1/namespaces/default/serviceaccounts", json!({"metadata": {"name": name}})).await;
+    }
+    for name in ["s", "other"] {
+        server.done("POST", "/api/v1/namespaces/default/secrets", json!({"metadata": {"name": name}})).await;
+        server.done("POST", MAPS, json!({"metadata": {"name": name}})).await;
+    }
+    for (node, account, secret) in [("a", "robot", "s"), ("b", "default", "other")] {
+        server.done("POST", "/api/v1/nodes", json!({"metadata": {"name": node}})).await;
+        let volumes = json!([{"name": "v", "secret": {"secretName": secret}}]);
+        let spec = json!({"nodeName": node, "serviceAccountName": account, "volumes": volumes, "containers": [
+            {"name": "c", "image": "i", "envFrom": [{"configMapRef": {"name": secret}}]}]});
+        let pod = json!({"metadata": {"name": format!("on-{node}")}, "spec": spec});
+        server.done("POST", "/api/v1/namespaces/default/pods", pod).await;
+    }
+    server
+}
+
+#[tokio::test]
+async fn a_node_gets_what_is_its_own_and_what_its_pods_need() {
+    let server = two_nodes().await;
+    let n = "/api/v1/namespaces/default";
+    let lease = |name: &str| json!({"metadata": {"name": name}, "spec": {}});
+    for (method, path, body, expected) in [
+        ("GET", "/api/v1/nodes/a", Value::Null, 200),
+        ("GET", "/api/v1/nodes/b", Value::Null, 403),
+        ("GET", "/api/v1/nodes", Value::Null, 403),
+        ("GET", "/api/v1/nodes?fieldSelector=metadata.name%3Da", Value::Null, 200),
+        ("DELETE", "/api/v1/nodes/a", Value::Null, 403),
+        ("GET", "/api/v1/pods", Value::Null, 403),
+        ("GET", "/api/v1/pods?fieldSelector=spec.nodeName%3Da", Value::Null, 200),
+        ("GET", "/api/v1/pods?fieldSelector=spec.nodeName%3Db", Value::Null, 403),
+        ("GET", &format!("{n}/pods/on-a"), Value::Null, 200),
+        ("GET", &format!("{n}/pods/on-b"), Value::Null, 403),
+        ("GET", &format!("{n}/secrets/s"), Value::Null, 200),
+        ("GET", &format!("{n}/secrets/other"), Value::Null, 403),
+        ("GET", &format!("{n}/secrets"), Value::Null, 403),
+        ("GET", &format!("{n}/secrets?fieldSelector=metadata.name%3Ds"), Value::Null, 200),
+        ("DELETE", &format!("{n}/secrets/s"), Value::Null, 403),
+        ("GET", &format!("{n}/configmaps/s"), Value::Null, 200),
+        ("GET", &format!("{n}/configmaps/other"), Value::Null, 403),
+        ("GET", &format!("{n}/serviceaccounts/robot"), Value::Null, 200),
+        ("GET", &format!("{n}/serviceaccounts/default"), Value::Null, 403),
+        ("GET", "/api/v1/services", Value::Null, 200),
+        ("GET", "/apis/apps/v1/deployments", Value::Null, 403),
+        ("POST", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases", lease("a"), 201),
+        ("POST", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases", lease("b"), 403),
+        ("POST", "/apis/coordination.k8s.io/v1/namespaces/default/leases", lease("a"), 403),
+        ("POST", "/api/v1/nodes", json!({"metadata": {"name": "c"}}), 403),
+        (
+            "POST",
+            &format!("{n}/pods"),
+            json!({"metadata": {"name": "x"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}),
+            403,
+        ),
+        ("DELETE", &format!("{n}/pods/on-b"), Value::Null, 403),
+        ("DELETE", &format!("{n}/pods/on-a"), Value::Null, 200),
+    ] {
+        assert_eq!(code(&server, "system:node:a", method, path, body).await, expected, "{method} {path}");
+    }
+}
+
+#[tokio::test]
+async fn a_node_is_told_why_not() {
+    let server = two_nodes().await;
+    let said = message(&server, "system:node:a", "GET", "/api/v1/namespaces/default/secrets/other", Value::Null).await;
+    let refused = "secrets \"other\" is forbidden: User \"system:node:a\" cannot get resource \"secrets\" in API group \"\" in the namespace \"default\"";
+    assert_eq!(said, format!("{refused}: no relationship found between node 'a' and this object"));
+    let (_, mut node) = ask(&server, "system:node:a", "GET", "/api/v1/nodes/a", Value::Null).await;
+    node["spec"]["taints"] = json!([{"key": "k", "effect": "NoSchedule"}]);
+    let said = message(&server, "system:node:a", "PUT", "/api/v1/nodes/a", node).await;
+    assert_eq!(said, "nodes \"a\" is forbidden: node \"a\" is not allowed to modify taints");
+    let (_, mut node) = ask(&server, "system:node:a", "GET", "/api/v1/nodes/a", Value::Null).await;
+    node["metadata"]["labels"]["node-restriction.kubernetes.io/x"] = json!("y");
+    let said = message(&server, "system:node:a", "PUT", "/api/v1/nodes/a", node).await;
+    assert_eq!(said, "nodes \"a\" is forbidden: is not allowed to modify labels: node-restriction.kubernetes.io/x");
+    let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "on-b"}});
+    let said =
+        message(&server, "system:node:a", "POST", "/api/v1/namespaces/default/pods/on-b/eviction", eviction).await;
+    assert_eq!(said, "pods \"on-b\" is forbidden: node a can only evict pods with spec.nodeName set to itself");
+    let token = json!({"spec": {"audiences": []}});
+    let said =
+        message(&server, "system:node:a", "POST", "/api/v1/namespaces/default/serviceaccounts/robot/token", token)
+            .await;
+    assert_eq!(said, "serviceaccounts \"robot\" is forbidden: node requested token not bound to a pod");
+    let said = message(&server, "system:node:", "GET", "/api/v1/nodes", Value::Null).await;
+    assert!(said.ends_with(": unknown node for user \"system:node:\""), "{said}");
 }

@@ -12,6 +12,10 @@ const BINDINGS: &str = include_str!("../../facts/role-bindings.tsv");
 const OWN_ROLES: &str = include_str!("../../facts/own-roles.tsv");
 const OWN_BINDINGS: &str = include_str!("../../facts/own-role-bindings.tsv");
 
+/// The roles of controllers begin so: those of Kubernetes and our own.
+const CONTROLLER: &str = "system:controller:";
+const OWN_CONTROLLER: &str = "setpoint:controller:";
+
 /// The labels by which a role takes in the rules of others begin so.
 const AGGREGATE: &str = "rbac.authorization.k8s.io/aggregate-to-";
 
@@ -38,7 +42,34 @@ pub(super) fn objects() -> Vec<Wanted> {
 
 /// The roles of what runs beside the API server, then their bindings.
 pub(super) fn own_objects() -> Vec<Wanted> {
-    objects_of(roles(OWN_ROLES), OWN_BINDINGS)
+    let mut all = objects_of(roles(OWN_ROLES), OWN_BINDINGS);
+    all.extend(lines(BINDINGS).filter_map(patching).flatten());
+    all
+}
+
+/// Lets a controller patch what Kubernetes lets it update: ours do the same in the other way. The role and its binding in one.
+fn patching(line: &'static str) -> Option<[Wanted; 2]> {
+    let [namespace, name, _, role, _] = columns(line);
+    let own = format!("{OWN_CONTROLLER}{}", name.strip_prefix(CONTROLLER)?);
+    let rules: Vec<Value> = roles(ROLES).remove(&(namespace, role))?.rules.into_iter().filter_map(as_patch).collect();
+    if rules.is_empty() || !namespace.is_empty() {
+        return None;
+    }
+    let mut binding = binding(line);
+    binding.object["metadata"] = metadata("", &own);
+    binding.object["roleRef"]["name"] = json!(own);
+    let role = json!({"metadata": metadata("", &own), "rules": rules});
+    Some([Wanted::new(GROUP, "v1", "clusterroles", role), binding])
+}
+
+/// The rule that lets patch what this one lets update, unless it lets do both.
+fn as_patch(mut rule: Value) -> Option<Value> {
+    let has = |verb: &str| rule["verbs"].as_array().is_some_and(|verbs| verbs.contains(&json!(verb)));
+    if !has("update") || has("patch") {
+        return None;
+    }
+    rule["verbs"] = json!(["patch"]);
+    Some(rule)
 }
 
 fn objects_of(roles: BTreeMap<(&'static str, &'static str), Role<'static>>, bindings: &'static str) -> Vec<Wanted> {
@@ -55,6 +86,11 @@ fn objects_of(roles: BTreeMap<(&'static str, &'static str), Role<'static>>, bind
         Wanted::new(GROUP, "v1", if namespace.is_empty() { "clusterroles" } else { "roles" }, object)
     });
     roles.chain(lines(bindings).map(binding)).collect()
+}
+
+/// The rules of a role of the whole cluster that there is from the start.
+pub(super) fn rules_of(name: &str) -> Vec<Value> {
+    roles(ROLES).remove(&("", name)).map(|role| role.rules).unwrap_or_default()
 }
 
 fn roles(table: &'static str) -> BTreeMap<(&'static str, &'static str), Role<'static>> {
@@ -146,6 +182,21 @@ mod tests {
         let all = objects();
         let found = all.iter().find(|wanted| wanted.plural == plural && wanted.object["metadata"]["name"] == name);
         found.unwrap_or_else(|| panic!("there is no {plural} {name}")).object.clone()
+    }
+
+    #[test]
+    fn our_controllers_may_patch_what_others_update() {
+        let own = own_objects();
+        let named = |plural: &str| {
+            let name = "setpoint:controller:resourcequota-controller";
+            own.iter().find(|it| it.plural == plural && it.object["metadata"]["name"] == name).unwrap().object.clone()
+        };
+        let rules = json!([{"verbs": ["patch"], "apiGroups": [""], "resources": ["resourcequotas/status"]}]);
+        assert_eq!(named("clusterroles")["rules"], rules);
+        let binding = named("clusterrolebindings");
+        assert_eq!(binding["roleRef"]["name"], "setpoint:controller:resourcequota-controller");
+        assert_eq!(binding["subjects"][0]["name"], "resourcequota-controller");
+        assert!(own.iter().all(|it| it.object["metadata"]["name"].as_str().unwrap().starts_with("setpoint:")));
     }
 
     #[test]

@@ -64,6 +64,7 @@ async fn token(call: &mut Call<'_>, body: Body) -> Answer {
     let representation = Representation::of(call.headers, &call.query, false)?;
     let (mut request, options) = read(call, body).await?;
     admission::post(call, &mut request, call.object_name(), &options).await?;
+    admission::node_restriction::token(call, &request)?;
     let mut answer = tokens::issue(call, request)?;
     let part = call.kind().subresource("token").ok_or_else(unknown_resource)?;
     normalize(&mut answer, setpoint_schema::facts::BUILTIN.get(part.root));

@@ -9,6 +9,7 @@ use setpoint_store::{CommitError, Expectation, Query, Selection};
 
 use super::binding::set_condition;
 use super::read;
+use crate::admission::node_restriction;
 use crate::answer::{self, Answer};
 use crate::body::Body;
 use crate::call::Call;
@@ -33,6 +34,7 @@ pub(super) async fn run(call: &mut Call<'_>, body: Body) -> Answer {
     if !given.is_empty() && given != name {
         return Err(Box::new(Status::bad_request("name in URL does not match name in Eviction object")));
     }
+    node_restriction::delete(call, name)?;
     admission::post(call, &mut eviction, name, &options).await?;
     let options = delete_options(call, &eviction, &options)?;
     let mut tries = 0;
