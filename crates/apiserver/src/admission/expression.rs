@@ -241,7 +241,7 @@ impl Authorizer for Rights {
                 name: &of.name,
             },
         };
-        let outcome = self.policies.judge(user, &authorization::Asked { verb: asked.verb, what });
+        let outcome = self.policies.judge(user, &authorization::Asked::new(asked.verb, what));
         Decision { allowed: outcome.is_allowed(), reason: outcome.reason() }
     }
 }
