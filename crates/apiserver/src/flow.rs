@@ -1,53 +1,242 @@
-//! How many requests run at once. Over the bound they wait a little, then are told to come back.
+//! Who goes first when there is more to do than can be done at once.
+//!
+//! Every request belongs to a flow of a FlowSchema and goes to the priority level that the schema names. A level has a number of
+//! seats; who finds none waits in its queues, and who finds those full is told to come back. So one noisy client is slowed down and
+//! everybody else goes on, and the system's own traffic always passes.
 
+mod levels;
+mod schemas;
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
-use setpoint_api::Status;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use http::{HeaderName, HeaderValue, Response};
+use setpoint_api::{GroupResource, Status};
+use setpoint_schema::Edit;
+use setpoint_store::{Mark, Query, Selection, Snapshot, Store};
+use tokio::sync::oneshot;
 
-/// Requests that run at once: those that read and those that write together, as kube-apiserver's defaults add up (400 and
-/// 200).
-pub const IN_FLIGHT_MAX: usize = 600;
+use self::levels::{Entry, Levels, Settings};
+use self::schemas::Schema;
+use crate::authorization::Asked;
+use crate::metrics::Exposition;
+use crate::objects;
+use crate::user::User;
 
-/// Longest wait for a place. Clients try again by themselves after a 429.
-const WAIT_MAX: Duration = Duration::from_secs(5);
+/// Longest wait for a seat. Clients try again by themselves after a 429.
+const WAIT_MAX: Duration = Duration::from_secs(15);
 
-/// Hands out places to requests.
-pub(crate) struct Flow(Semaphore);
+/// Requests that run at once for each processor. Most of their time they need one, so more of them would only make each slower; some
+/// wait for the disk together.
+const SEATS_PER_PROCESSOR: usize = 50;
+const SEATS_MIN: usize = 100;
+const SEATS_MAX: usize = 600;
+
+/// How many objects of a list are one seat's work, and how many seats a list takes at most.
+const LISTED_PER_SEAT: usize = 1_000;
+const LIST_SEATS_MAX: u64 = 10;
+
+const GROUP: &str = "flowcontrol.apiserver.k8s.io";
+
+static STORED: LazyLock<[GroupResource; 2]> =
+    LazyLock::new(|| ["flowschemas", "prioritylevelconfigurations"].map(|plural| GroupResource::new(GROUP, plural)));
+
+/// Hands out seats to requests.
+#[derive(Clone)]
+pub(crate) struct Flow(Arc<Shared>);
+
+struct Shared {
+    read: RwLock<Read>,
+    levels: Mutex<Levels<oneshot::Sender<Seat>>>,
+}
+
+/// What is stored, as of some moment.
+#[derive(Default)]
+struct Read {
+    marks: [Mark; 2],
+    config: Arc<Config>,
+}
+
+#[derive(Default)]
+struct Config {
+    schemas: Vec<Schema>,
+    levels: BTreeMap<String, Settings>,
+}
+
+/// A seat; drop it when the request has ended.
+#[derive(Default)]
+struct Seat {
+    of: Option<(Flow, String, u64)>,
+}
+
+/// A request that may run, and what its answer tells about why.
+#[derive(Default)]
+pub(crate) struct Place {
+    _seat: Seat,
+    schema: String,
+    level: String,
+}
 
 impl Default for Flow {
     fn default() -> Flow {
-        Flow(Semaphore::new(IN_FLIGHT_MAX))
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        Flow::with_seats((processors * SEATS_PER_PROCESSOR).clamp(SEATS_MIN, SEATS_MAX) as u64)
     }
 }
 
 impl Flow {
-    /// A place, in the order of asking; 429 if none becomes free in time.
-    pub(crate) async fn enter(&self) -> Result<SemaphorePermit<'_>, Box<Status>> {
-        if let Ok(place) = self.0.try_acquire() {
-            return Ok(place);
+    fn with_seats(seats: u64) -> Flow {
+        Flow(Arc::new(Shared { read: RwLock::default(), levels: Mutex::new(Levels::new(seats)) }))
+    }
+
+    /// A place for a request, in turn; 429 if there is none in time. `listed` is how many objects it may read.
+    pub(crate) async fn enter(
+        &self,
+        store: &Store,
+        user: &User,
+        asked: &Asked<'_>,
+        listed: usize,
+    ) -> Result<Place, Box<Status>> {
+        let config = self.current(store);
+        let Some(schema) = config.schemas.iter().find(|schema| schema.takes(user, asked)) else {
+            return Ok(Place::default());
+        };
+        let level = config.levels.get(&schema.level);
+        let uid = level.map(|level| level.uid.clone()).unwrap_or_default();
+        let place = |seat| Place { _seat: seat, schema: schema.uid.clone(), level: uid };
+        if level.is_none_or(|level| level.limited.is_none()) {
+            return Ok(place(Seat::default()));
         }
-        match tokio::time::timeout(WAIT_MAX, self.0.acquire()).await {
-            Ok(Ok(place)) => Ok(place),
-            _ => Err(Box::new(Status::too_many_requests("too many requests, please try again later", 1))),
+        let seats = u64::try_from(listed.div_ceil(LISTED_PER_SEAT)).unwrap_or(1).clamp(1, LIST_SEATS_MAX);
+        let flow = hash(&schema.name, schema.flow(user, asked));
+        let (tell, told) = oneshot::channel();
+        let entry = self.levels().enter(&schema.level, flow, seats, || tell);
+        match entry {
+            Entry::Seated => Ok(place(Seat { of: Some((self.clone(), schema.level.clone(), seats)) })),
+            Entry::Refused => Err(come_back()),
+            Entry::Waits => match tokio::time::timeout(WAIT_MAX, told).await {
+                Ok(Ok(seat)) => Ok(place(seat)),
+                _ => {
+                    self.levels().give_up(&schema.level);
+                    Err(come_back())
+                }
+            },
         }
     }
+
+    fn leave(&self, level: &str, seats: u64) {
+        let mut free = vec![(level.to_owned(), seats)];
+        while let Some((level, seats)) = free.pop() {
+            let seated = self.levels().leave(&level, seats);
+            for (tell, level, seats) in seated {
+                if let Err(mut seat) = tell.send(Seat { of: Some((self.clone(), level, seats)) }) {
+                    // Who waited has gone away: the seat is free again.
+                    free.extend(seat.of.take().map(|(_, level, seats)| (level, seats)));
+                }
+            }
+        }
+    }
+
+    fn levels(&self) -> MutexGuard<'_, Levels<oneshot::Sender<Seat>>> {
+        self.0.levels.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The schemas and levels that fit what is stored now.
+    fn current(&self, store: &Store) -> Arc<Config> {
+        let snapshot = store.snapshot();
+        let marks = STORED.each_ref().map(|resource| snapshot.mark(resource));
+        {
+            let read = self.0.read.read().unwrap_or_else(PoisonError::into_inner);
+            if read.marks == marks {
+                return Arc::clone(&read.config);
+            }
+        }
+        let config = Arc::new(Config::read(&snapshot));
+        let mut read = self.0.read.write().unwrap_or_else(PoisonError::into_inner);
+        self.levels().set(&config.levels);
+        *read = Read { marks, config: Arc::clone(&config) };
+        config
+    }
+
+    /// Writes how busy the levels are.
+    pub(crate) fn write(&self, out: &mut Exposition) {
+        let levels = self.levels();
+        let all: Vec<_> = levels.states().collect();
+        let mut family =
+            |name: &'static str, kind: &'static str, help: &'static str, of: &dyn Fn(&levels::State) -> u64| {
+                out.family(name, kind, help);
+                for (level, state) in &all {
+                    out.sample("", &[("priority_level", level)], of(state));
+                }
+            };
+        family("apiserver_flowcontrol_nominal_limit_seats", "gauge", "Seats of a priority level.", &|state| {
+            state.nominal
+        });
+        family("apiserver_flowcontrol_current_executing_seats", "gauge", "Seats that are taken.", &|state| state.used);
+        family("apiserver_flowcontrol_current_inqueue_requests", "gauge", "Requests that wait for a seat.", &|state| {
+            state.waiting as u64
+        });
+        family("apiserver_flowcontrol_dispatched_requests_total", "counter", "Requests that got a seat.", &|state| {
+            state.figures.dispatched
+        });
+        family(
+            "apiserver_flowcontrol_rejected_requests_total",
+            "counter",
+            "Requests that were told to come back.",
+            &|state| state.figures.rejected,
+        );
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        if let Some((flow, level, seats)) = self.of.take() {
+            flow.leave(&level, seats);
+        }
+    }
+}
+
+impl Place {
+    /// Tells the client which schema and level its request was of.
+    pub(crate) fn tell<B>(&self, response: &mut Response<B>) {
+        const SCHEMA: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
+        const LEVEL: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
+        for (name, uid) in [(SCHEMA, &self.schema), (LEVEL, &self.level)] {
+            if let (false, Ok(value)) = (uid.is_empty(), HeaderValue::from_str(uid)) {
+                response.headers_mut().insert(name, value);
+            }
+        }
+    }
+}
+
+impl Config {
+    fn read(snapshot: &Snapshot) -> Config {
+        let list = |resource: &GroupResource| {
+            let selection = Selection::everything();
+            let query = Query { resource, namespace: None, selection: &selection, after: None, limit: None };
+            snapshot.list(&query).items
+        };
+        let [schemas, levels] = &*STORED;
+        let mut schemas: Vec<Schema> = list(schemas).iter().map(|it| Schema::read(&objects::value(it))).collect();
+        schemas::order(&mut schemas);
+        let levels = list(levels);
+        let levels = levels.iter().map(|it| objects::value(it));
+        let levels = levels.map(|level| (level["metadata"].text("name").to_owned(), Settings::read(&level)));
+        Config { schemas, levels: levels.collect() }
+    }
+}
+
+fn hash(schema: &str, flow: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (schema, flow).hash(&mut hasher);
+    hasher.finish()
+}
+
+fn come_back() -> Box<Status> {
+    Box::new(Status::too_many_requests("too many requests, please try again later", 1))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn over_the_bound_requests_wait_and_then_are_told_to_come_back() {
-        let flow = Flow::default();
-        let mut places = Vec::new();
-        for _ in 0..IN_FLIGHT_MAX {
-            places.push(flow.enter().await.unwrap());
-        }
-        let refused = flow.enter().await.unwrap_err();
-        assert_eq!((refused.code, &*refused.reason), (429, "TooManyRequests"));
-        places.pop();
-        assert!(flow.enter().await.is_ok());
-    }
-}
+mod tests;

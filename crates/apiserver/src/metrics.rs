@@ -110,6 +110,7 @@ pub(crate) fn answer(requests: Option<&Metrics>, server: &Inner) -> Response<Bod
     if let Some(requests) = requests {
         requests.write(&mut out);
     }
+    server.flow.write(&mut out);
     storage::write(&server.store, &mut out);
     process::write(&mut out);
     let beside = server.beside.get().map(|figures| figures()).unwrap_or_default();

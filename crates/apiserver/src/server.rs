@@ -24,7 +24,7 @@ use crate::body::Body;
 use crate::call::Call;
 use crate::clock::{Chance, Clock};
 use crate::fence::Fence;
-use crate::flow::Flow;
+use crate::flow::{Flow, Place};
 use crate::metrics::Metrics;
 use crate::nearby::NearbyNodes;
 use crate::path::{self, ResourcePath, Target};
@@ -286,9 +286,9 @@ impl Inner {
         let namespace = path.namespace.map(decoded).transpose()?;
         let path = ResourcePath { name: name.as_deref(), namespace: namespace.as_deref(), ..path };
         let query = Query::parse(parts.uri.query().unwrap_or(""));
+        let narrowed = Narrowed::of(&path, &query);
+        let asked = Asked::of_resource(&parts.method, &path, &query, &narrowed);
         if !caller.internal {
-            let narrowed = Narrowed::of(&path, &query);
-            let asked = Asked::of_resource(&parts.method, &path, &query, &narrowed);
             let checked = self.access.check(&self.store, &caller.user, &asked);
             if let (Err(refusal), Some(InProcess)) = (&checked, parts.extensions.get()) {
                 tracing::warn!(%refusal, "a part of this process has no role for what it does");
@@ -307,19 +307,36 @@ impl Inner {
         if !is_known && !registry.has_builtin_version(path.group, path.version) {
             return Ok(answer::page_not_found());
         }
-        self.dispatch(served, parts, &path, query, caller, body).await
+        let served = served.ok_or_else(unknown_resource)?;
+        let place = match parts.extensions.get::<InProcess>() {
+            Some(_) => Place::default(),
+            None => {
+                let listed = if asked.verb == "list" { self.listed(served, &path, &query) } else { 1 };
+                self.flow.enter(&self.store, &caller.user, &asked, listed).await?
+            }
+        };
+        let mut response = self.dispatch(served, parts, &path, query, caller, body).await;
+        if let Ok(response) = &mut response {
+            place.tell(response);
+        }
+        response
+    }
+
+    /// How many objects a list may have to read.
+    fn listed(&self, served: &Served, path: &ResourcePath<'_>, query: &Query<'_>) -> usize {
+        let limit = query.get("limit").parse().ok().filter(|limit| *limit > 0).unwrap_or(usize::MAX);
+        self.store.snapshot().count(&served.stored, path.namespace).min(limit)
     }
 
     async fn dispatch(
         &self,
-        served: Option<&Arc<Served>>,
+        served: &Arc<Served>,
         parts: &http::request::Parts,
         path: &ResourcePath<'_>,
         query: Query<'_>,
         caller: &Caller<'_>,
         body: Body,
     ) -> Answer {
-        let served = served.ok_or_else(unknown_resource)?;
         if !is_addressed_rightly(&served.kind, path) {
             return Err(unknown_resource());
         }
@@ -339,7 +356,6 @@ impl Inner {
             audit_annotations: Vec::new(),
         };
         call.warnings.extend(served.kind.behaviour.deprecation().map(Into::into));
-        let _place = if is_exempt(&call) { None } else { Some(self.flow.enter().await?) };
         let result = verbs::run(&mut call, &parts.method, body).await;
         let mut response = result.unwrap_or_else(|status| refusal(parts, &status));
         if parts.method == Method::HEAD {
@@ -371,12 +387,6 @@ fn refusal(parts: &http::request::Parts, status: &Status) -> Response<Body> {
     }
     response
 }
-
-/// Watches hold no place, they run for hours; leases never wait, or nodes and leaders would be taken for dead.
-fn is_exempt(call: &Call<'_>) -> bool {
-    call.watch_path || call.query.flag("watch") || &*call.served.kind.group == "coordination.k8s.io"
-}
-
 /// Namespaced objects are only found under their namespace, others only outside of any.
 fn is_addressed_rightly(kind: &setpoint_schema::Kind, path: &ResourcePath<'_>) -> bool {
     match (kind.namespaced, path.namespace, path.name) {

@@ -1,0 +1,116 @@
+//! Flow control on a whole server.
+
+use http::Request;
+use serde_json::json;
+
+use super::*;
+use crate::authorization::What;
+use crate::body::full;
+use crate::testing::Server;
+
+fn user(name: &str) -> User {
+    User { name: name.to_owned(), groups: vec!["system:authenticated".to_owned()], ..User::default() }
+}
+
+fn asked() -> Asked<'static> {
+    let what = What::Resource { group: "", resource: "configmaps", subresource: "", namespace: "default", name: "a" };
+    Asked::new("get", what)
+}
+
+/// A server whose other clients have one seat and one queue each.
+async fn narrow() -> Server {
+    let server = Server::start().await;
+    let queuing = json!({"queues": 64, "handSize": 1, "queueLengthLimit": 2});
+    let spec = json!({"type": "Limited", "limited": {"nominalConcurrencyShares": 1, "lendablePercent": 0, "borrowingLimitPercent": 0,
+        "limitResponse": {"type": "Queue", "queuing": queuing}}});
+    let level = json!({"metadata": {"name": "narrow"}, "spec": spec});
+    server.done("POST", "/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations", level).await;
+    let rules = json!([{"subjects": [{"kind": "Group", "group": {"name": "system:authenticated"}}],
+        "resourceRules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["configmaps"], "namespaces": ["*"]}]}]);
+    let spec = json!({"priorityLevelConfiguration": {"name": "narrow"}, "matchingPrecedence": 200,
+        "distinguisherMethod": {"type": "ByUser"}, "rules": rules});
+    let schema = json!({"metadata": {"name": "narrow"}, "spec": spec});
+    server.done("POST", "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas", schema).await;
+    server
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_noisy_client_is_told_to_come_back_and_others_get_their_turn() {
+    let server = narrow().await;
+    let (flow, store) = (Flow::with_seats(1), server.store.clone());
+    let (noisy, quiet) = (user("noisy"), user("quiet"));
+    let first = flow.enter(&store, &noisy, &asked(), 1).await.unwrap();
+    let wait = |who: User| {
+        let (flow, store) = (flow.clone(), store.clone());
+        tokio::spawn(
+            async move { flow.enter(&store, &who, &asked(), 1).await.map(|_| ()).map_err(|status| status.code) },
+        )
+    };
+    let waiting = [wait(noisy.clone()), wait(noisy.clone())];
+    tokio::task::yield_now().await;
+    let refused = flow.enter(&store, &noisy, &asked(), 1).await.map(|_| ()).unwrap_err();
+    assert_eq!((refused.code, &*refused.reason), (429, "TooManyRequests"));
+    assert_eq!(refused.details.unwrap().retry_after_seconds, 1);
+    let other = wait(quiet);
+    tokio::task::yield_now().await;
+    drop(first);
+    assert_eq!(other.await.unwrap(), Ok(()));
+    for one in waiting {
+        assert_eq!(one.await.unwrap(), Ok(()));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_too_long_is_told_to_come_back_and_holds_no_seat() {
+    let server = narrow().await;
+    let flow = Flow::with_seats(1);
+    let ann = user("ann");
+    let first = flow.enter(&server.store, &ann, &asked(), 1).await.unwrap();
+    let late = flow.enter(&server.store, &ann, &asked(), 1).await.map(|_| ()).unwrap_err();
+    assert_eq!(late.code, 429);
+    drop(first);
+    drop(flow.enter(&server.store, &ann, &asked(), 1).await.unwrap());
+    let states: Vec<_> = flow.levels().states().map(|(_, state)| (state.used, state.waiting)).collect();
+    assert!(states.iter().all(|state| *state == (0, 0)), "{states:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn seats_of_those_who_went_away_go_to_those_who_stayed() {
+    let server = narrow().await;
+    let flow = Flow::with_seats(1);
+    let first = flow.enter(&server.store, &user("first"), &asked(), 1).await.unwrap();
+    for number in 0..12 {
+        let gone = user(&format!("gone-{number}"));
+        let asked = asked();
+        let entering = flow.enter(&server.store, &gone, &asked, 1);
+        assert!(tokio::time::timeout(Duration::from_millis(1), entering).await.is_err());
+    }
+    let (staying, store) = (flow.clone(), server.store.clone());
+    let stays = tokio::spawn(async move { staying.enter(&store, &user("stays"), &asked(), 1).await.is_ok() });
+    tokio::task::yield_now().await;
+    drop(first);
+    assert!(stays.await.unwrap());
+}
+
+#[tokio::test]
+async fn an_answer_says_which_schema_and_level_its_request_was_of() {
+    let server = narrow().await;
+    let mut uids = Vec::new();
+    for plural in ["flowschemas", "prioritylevelconfigurations"] {
+        let path = format!("/apis/flowcontrol.apiserver.k8s.io/v1/{plural}/narrow");
+        let found = server.done("GET", &path, serde_json::Value::Null).await;
+        uids.push(found["metadata"]["uid"].as_str().unwrap().to_owned());
+    }
+    let mut request = Request::get("/api/v1/namespaces/default/configmaps/a").body(full("")).unwrap();
+    request.extensions_mut().insert(Arc::new(user("ann")));
+    let response = tower::Service::call(&mut server.api.clone(), request).await.unwrap();
+    // Nobody gave ann a role; one who may do everything sees the headers of the exempt level.
+    assert_eq!(response.status(), 403);
+    let mut request = Request::get("/api/v1/namespaces/default/configmaps/a").body(full("")).unwrap();
+    let master = User { groups: vec!["system:masters".to_owned()], ..user("root") };
+    request.extensions_mut().insert(Arc::new(master));
+    let response = tower::Service::call(&mut server.api.clone(), request).await.unwrap();
+    let header = |name: &str| response.headers().get(name).map(|value| value.to_str().unwrap().to_owned());
+    assert!(header("x-kubernetes-pf-flowschema-uid").is_some());
+    assert!(header("x-kubernetes-pf-prioritylevel-uid").is_some_and(|uid| !uids.contains(&uid)));
+}
