@@ -12,8 +12,9 @@ mod rule;
 
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, RwLock};
 
-use setpoint_api::{GroupResource, Status};
-use setpoint_store::{Mark, Snapshot, Store};
+use setpoint_api::{GroupResource, Status, fields};
+use setpoint_store::{Mark, Snapshot, Store, WatchError};
+use tokio::sync::watch;
 
 pub(crate) use asked::{Asked, Narrowed, What};
 pub(crate) use impersonation::impersonated;
@@ -21,6 +22,8 @@ pub(crate) use policies::{Outcome, Policies};
 pub(crate) use rule::Rule;
 
 use crate::call::Call;
+use crate::definitions::follow;
+use crate::server::Inner;
 use crate::user::User;
 
 /// The group of those who may do everything.
@@ -38,6 +41,8 @@ pub(crate) struct Access {
     read: RwLock<Read>,
     /// Held while they are read anew: once is enough.
     reading: Mutex<()>,
+    /// Moves whenever a policy may have changed.
+    changes: watch::Sender<()>,
 }
 
 #[derive(Clone, Default)]
@@ -48,7 +53,7 @@ struct Read {
 
 impl Default for Access {
     fn default() -> Access {
-        Access { read: RwLock::new(Read::default()), reading: Mutex::new(()) }
+        Access { read: RwLock::new(Read::default()), reading: Mutex::new(()), changes: watch::Sender::new(()) }
     }
 }
 
@@ -111,6 +116,58 @@ impl Access {
         *self.read.write().unwrap_or_else(PoisonError::into_inner) = read;
         policies
     }
+}
+
+/// Tells those who wait for it that policies have changed, until the server stops.
+pub(crate) async fn run(server: Arc<Inner>) {
+    let follow = || STORED.each_ref().map(|resource| follow(&server.store, resource));
+    let tell = async {
+        while let [Ok(mut a), Ok(mut b), Ok(mut c), Ok(mut d)] = follow() {
+            server.access.changes.send_replace(());
+            let result = tokio::select! {
+                result = a.next() => result,
+                result = b.next() => result,
+                result = c.next() => result,
+                result = d.next() => result,
+            };
+            if matches!(result, Err(WatchError::Closed)) {
+                return;
+            }
+        }
+    };
+    server.until_stopped(tell).await;
+}
+
+/// Waits until the one who watches may not do so any more. Never, for those who may do everything.
+pub(crate) fn revoked(call: &Call<'_>) -> Option<impl Future<Output = ()> + Send + use<>> {
+    if call.internal || call.user.is_master() {
+        return None;
+    }
+    let (access, store, user) = (Arc::clone(&call.server.access), call.server.store.clone(), call.user.clone());
+    let owned = |text: &str| text.to_owned();
+    let (group, resource) = (owned(&call.kind().group), owned(&call.kind().plural));
+    let subresource = owned(call.subresource.unwrap_or_default());
+    let selected = fields::Selector::parse(call.query.get("fieldSelector")).ok();
+    let exactly = |field: &str| selected.as_ref().and_then(|selector| selector.exact_match(field)).map(owned);
+    let name = call.name.map(owned).or_else(|| exactly("metadata.name")).unwrap_or_default();
+    let (namespace, on_node) = (owned(call.namespace.unwrap_or_default()), exactly("spec.nodeName"));
+    let mut changes = access.changes.subscribe();
+    Some(async move {
+        let what = What::Resource {
+            group: &group,
+            resource: &resource,
+            subresource: &subresource,
+            namespace: &namespace,
+            name: &name,
+        };
+        let asked = Asked { verb: "watch", what, on_node: on_node.as_deref() };
+        while changes.changed().await.is_ok() {
+            if !access.judge(&store, &user, &asked).0 {
+                return;
+            }
+        }
+        std::future::pending().await
+    })
 }
 
 /// That who changes an object may make it: there is none yet.

@@ -59,7 +59,7 @@ pub(crate) struct Inner {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) flow: Flow,
     /// Who may do what.
-    pub(crate) access: Access,
+    pub(crate) access: Arc<Access>,
     /// The webhooks and policies of the moment.
     pub(crate) extensions: Extensions,
     /// Where writers wait for others that write to the same quotas.
@@ -98,7 +98,7 @@ impl ApiServer {
                 chance,
                 metrics: Arc::default(),
                 flow: Flow::default(),
-                access: Access::default(),
+                access: Arc::default(),
                 extensions: Extensions::default(),
                 quota_queues: Queues::default(),
                 signer: OnceLock::new(),
@@ -143,12 +143,13 @@ impl ApiServer {
     /// Keeps in order what the server itself answers for, definitions of custom kinds first of all, until it stops. Run
     /// beside the service, once for each.
     pub fn tend(&self) -> impl Future<Output = ()> + Send + use<> {
-        let [definitions, schemas, events] = [(); 3].map(|()| Arc::clone(&self.inner));
+        let [definitions, schemas, events, access] = [(); 4].map(|()| Arc::clone(&self.inner));
         async {
             tokio::join!(
                 crate::definitions::run(definitions),
                 crate::flow_schemas::run(schemas),
-                crate::event_expiry::run(events)
+                crate::event_expiry::run(events),
+                crate::authorization::run(access)
             )
             .0
         }

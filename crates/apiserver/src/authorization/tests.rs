@@ -327,3 +327,23 @@ async fn a_node_is_told_why_not() {
     let said = message(&server, "system:node:", "GET", "/api/v1/nodes", Value::Null).await;
     assert!(said.ends_with(": unknown node for user \"system:node:\""), "{said}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_ends_when_the_right_to_it_does() {
+    let rules = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["watch"]}]);
+    let server = server(rules, ann()).await;
+    tokio::spawn(server.api.tend());
+    let mut request = Request::new(full(String::new()));
+    *request.uri_mut() = format!("{MAPS}?watch=1&timeoutSeconds=3600").parse().unwrap();
+    request.headers_mut().insert("impersonate-user", "ann".parse().unwrap());
+    let watching = server.text(request);
+    tokio::pin!(watching);
+    let minute = std::time::Duration::from_secs(60);
+    server.done("POST", MAPS, json!({"metadata": {"name": "early"}})).await;
+    server.done("POST", ROLES, json!({"metadata": {"name": "other"}, "rules": []})).await;
+    assert!(tokio::time::timeout(minute, &mut watching).await.is_err(), "a change that takes nothing from ann");
+    server.done("DELETE", &format!("{BINDINGS}/b"), Value::Null).await;
+    server.done("POST", MAPS, json!({"metadata": {"name": "late"}})).await;
+    let seen = tokio::time::timeout(minute, watching).await.expect("it ends at once");
+    assert!(seen.contains("\"early\"") && !seen.contains("\"late\""), "{seen}");
+}

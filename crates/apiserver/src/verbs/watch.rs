@@ -22,10 +22,10 @@ use crate::answer::{self, Answer};
 use crate::body::{Body, BoxError};
 use crate::call::Call;
 use crate::clock::Clock;
-use crate::objects;
 use crate::query::ListOptions;
 use crate::registry::{Following, Served};
 use crate::representation::{self, Form, Include, Representation};
+use crate::{authorization, objects};
 
 /// A watch without a time-out ends after this time and up to as much again, so that clients spread over servers.
 const TIMEOUT_SECONDS_MIN: u64 = 1800;
@@ -65,6 +65,7 @@ pub(super) fn run(call: &mut Call<'_>, options: &ListOptions) -> Answer {
         bookmark: options.bookmarks.then(|| Box::pin(sleep(BOOKMARK_EVERY))),
         watcher: None,
         replaced: call.server.kinds.follow(call.served).map(|following| Box::pin(replaced(following)) as Waiting),
+        revoked: authorization::revoked(call).map(|revoked| Box::pin(revoked) as Waiting),
         sent: call.server.metrics.watch_events(call.served),
     };
     let frames = stream::unfold(Some(stream), |state| async move {
@@ -123,6 +124,8 @@ struct Stream {
     watcher: Option<Watcher>,
     /// A custom kind isn't served any more as it was.
     replaced: Option<Waiting>,
+    /// The one who watches may not any more.
+    revoked: Option<Waiting>,
     sent: Arc<Counter>,
 }
 
@@ -166,6 +169,9 @@ impl Stream {
 
     fn poll_news(&mut self, context: &mut Context<'_>) -> Poll<Result<News, End>> {
         if self.over.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Err(End::Over));
+        }
+        if self.revoked.as_mut().is_some_and(|revoked| revoked.as_mut().poll(context).is_ready()) {
             return Poll::Ready(Err(End::Over));
         }
         let Some(watcher) = &mut self.watcher else { return Poll::Ready(Err(End::Over)) };
