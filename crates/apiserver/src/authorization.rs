@@ -204,4 +204,6 @@ fn refusal(user: &User, asked: &Asked<'_>, reason: &str) -> Status {
 }
 
 #[cfg(test)]
+mod table;
+#[cfg(test)]
 mod tests;

@@ -176,6 +176,14 @@ impl ApiServer {
     }
 }
 
+#[cfg(test)]
+impl ApiServer {
+    /// What is granted now.
+    pub(crate) fn policies(&self) -> Arc<crate::authorization::Policies> {
+        self.inner.access.current(&self.inner.store)
+    }
+}
+
 impl tower::Service<Request<Body>> for ApiServer {
     type Response = Response<Body>;
     type Error = Infallible;
