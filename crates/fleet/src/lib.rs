@@ -6,11 +6,12 @@
 //! - Everything that a decision needs is in spec and status, so any process can make it at any moment.
 //! - Never more vehicles of a rollout are without a confirmed firmware at once than its budget says.
 //!
-//! Start at [`kinds`], then [`vehicle::plan`] and `rollout::plan`, which decide.
+//! Start at [`kinds`], then [`vehicle::plan`] and [`rollout::plan`], which decide.
 
 mod firmware;
 pub mod kinds;
 pub mod phase;
+pub mod rollout;
 pub mod vehicle;
 mod version;
 pub mod view;

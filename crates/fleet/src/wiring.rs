@@ -10,9 +10,9 @@ use setpoint_runtime::controller::{Builder, Controller};
 use setpoint_runtime::events::{self, Happening, Recorder, Severity};
 use setpoint_runtime::manager::{Manager, ManagerError};
 
-use crate::kinds::{Firmware, GROUP, VERSION, Vehicle, firmware_name};
+use crate::kinds::{Firmware, GROUP, Rollout, VERSION, Vehicle, firmware_name};
 use crate::view::VehicleView;
-use crate::{firmware, vehicle};
+use crate::{firmware, rollout, vehicle};
 
 /// Vehicles by the firmware that they should run: `namespace/name of the Firmware`.
 pub(crate) const WANTED: &str = "wanted";
@@ -26,10 +26,14 @@ pub(crate) const GIVEN_UP: &str = "given-up";
 /// A controller: its name, its short name, and how it is added.
 type Entry = (&'static str, &'static str, fn(&Wiring<'_>) -> Result<(), ManagerError>);
 
-const ALL: [Entry; 2] = [(firmware::NAME, "firmware", firmware::add), (vehicle::NAME, "vehicle", vehicle::add)];
+const ALL: [Entry; 3] = [
+    (firmware::NAME, "firmware", firmware::add),
+    (rollout::NAME, "rollout", rollout::add),
+    (vehicle::NAME, "vehicle", vehicle::add),
+];
 
 /// The names of all controllers, each with its short one.
-pub const CONTROLLERS: [(&str, &str); 2] = [(ALL[0].0, ALL[0].1), (ALL[1].0, ALL[1].1)];
+pub const CONTROLLERS: [(&str, &str); 3] = [(ALL[0].0, ALL[0].1), (ALL[1].0, ALL[1].1), (ALL[2].0, ALL[2].1)];
 
 /// What the controllers share.
 pub struct Wiring<'a> {
@@ -73,6 +77,11 @@ impl Wiring<'_> {
             options
         };
         self.manager.informers().with(Target::of::<Firmware>(&(), None), options)
+    }
+
+    /// The shared cache of rollouts.
+    pub(crate) fn rollouts(&self) -> Informer<Rollout> {
+        self.manager.informers().with(Target::of::<Rollout>(&(), None), || self.config.all().informer_options())
     }
 
     /// What is the own of the controller with this name.

@@ -47,8 +47,13 @@ async fn step(follower: Option<Follower>) -> Step {
         };
         let frame = tokio::select! {
             biased;
-            frame = follower.body.frame() => frame?,
-            () = expired => return Some((Ok(Frame::data(Bytes::from_static(EXPIRED.as_bytes()))), None)),
+            frame = follower.body.frame() => frame,
+            () = expired => None,
+        };
+        // Also a watch whose time is over must not be resumed as if nothing were missing.
+        let Some(frame) = frame else {
+            let expired = Frame::data(Bytes::from_static(EXPIRED.as_bytes()));
+            return expires.is_some().then_some((Ok(expired), None));
         };
         match frame {
             Err(error) => return Some((Err(error), None)),

@@ -3,5 +3,6 @@
 mod garage;
 mod kinds;
 mod process;
+mod rollout;
 mod story;
 mod vehicle;

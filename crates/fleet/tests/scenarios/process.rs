@@ -10,7 +10,7 @@ use setpoint_testkit::{ControlPlane, Limits, Process, Report, Scenario};
 use tokio::task::JoinHandle;
 
 /// Faults that a scenario is tried with unless all are asked for: a few of each kind, so that the suite takes seconds.
-const POINTS: usize = 12;
+const POINTS: usize = 6;
 
 /// Set to try every fault of every scenario: `make exhaust` does.
 const ALL: &str = "SETPOINT_ALL_FAULTS";

@@ -1,0 +1,120 @@
+//! Which vehicles are told next: those that the steps mean, in an order of their own for each rollout, within its budgets.
+//!
+//! Membership is computed, never stored. Vehicles of a step are those with the lowest digests of the rollout's and their own identity, after
+//! those that were told already: a step that grows keeps whom it has, and whoever computes it anew gets the same.
+
+use std::collections::BTreeMap;
+
+use ring::digest::{SHA256, digest};
+
+use super::tally::Tally;
+use super::terms::Terms;
+use crate::view::VehicleView;
+
+/// How many vehicles are told in one run: the next one begins with fresh counts.
+pub const TOLD_MAX: usize = 500;
+
+/// How many are without a confirmed firmware, as the API server knows it at this moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unconfirmed {
+    /// All of them.
+    pub total: usize,
+    /// By their value of the label that the budget is by.
+    pub groups: BTreeMap<String, usize>,
+}
+
+/// What is left of the budgets.
+pub struct Budget<'a> {
+    free: usize,
+    label: Option<&'a str>,
+    groups: BTreeMap<String, usize>,
+    limits: BTreeMap<String, usize>,
+}
+
+impl<'a> Budget<'a> {
+    /// What is left when so many are without a confirmed firmware.
+    #[must_use]
+    pub fn new(terms: &'a Terms, tally: &Tally<'_>, unconfirmed: &Unconfirmed) -> Budget<'a> {
+        let eligible = usize::try_from(tally.counts.eligible).unwrap_or_default();
+        let limits = terms.group.as_ref().map(|(_, share)| {
+            tally.groups.iter().map(|(group, size)| ((*group).to_owned(), share.of(*size))).collect()
+        });
+        Budget {
+            free: terms.concurrent.of(eligible).saturating_sub(unconfirmed.total),
+            label: terms.group.as_ref().map(|(label, _)| &**label),
+            groups: unconfirmed.groups.clone(),
+            limits: limits.unwrap_or_default(),
+        }
+    }
+
+    /// Whether there is nothing left for anybody.
+    #[must_use]
+    pub fn is_spent(&self) -> bool {
+        self.free == 0
+    }
+
+    /// Takes a place for a vehicle, if there is one.
+    pub fn take(&mut self, vehicle: &VehicleView) -> bool {
+        if self.free == 0 {
+            return false;
+        }
+        if let Some(label) = self.label {
+            let group = vehicle.metadata.labels.get(label).unwrap_or_default();
+            let used = self.groups.entry(group.to_owned()).or_default();
+            if *used >= self.limits.get(group).copied().unwrap_or_default() {
+                return false;
+            }
+            *used += 1;
+        }
+        self.free -= 1;
+        true
+    }
+}
+
+/// Whom to tell, of those that the steps up to one mean, which counts from 0.
+#[must_use]
+pub fn pick<'a>(
+    uid: &str,
+    terms: &Terms,
+    tally: &Tally<'a>,
+    upto: usize,
+    mut budget: Budget<'_>,
+) -> Vec<&'a VehicleView> {
+    let mut is_picked = vec![false; tally.candidates.len()];
+    let mut picked = Vec::new();
+    for at in 0..=upto.min(terms.steps.len().saturating_sub(1)) {
+        let is_meant = |index: &usize| tally.candidates[*index].1 >> at & 1 == 1;
+        let already = (0..is_picked.len()).filter(|index| is_picked[*index]).filter(is_meant).count();
+        let quota = tally.quota(&terms.steps, at).saturating_sub(already);
+        if quota == 0 || budget.is_spent() {
+            continue;
+        }
+        let mut group: Vec<usize> = (0..is_picked.len()).filter(|index| !is_picked[*index]).filter(is_meant).collect();
+        if group.len() > quota {
+            let mut ranked: Vec<_> =
+                group.iter().map(|index| (rank(uid, tally.candidates[*index].0), *index)).collect();
+            ranked.select_nth_unstable(quota - 1);
+            ranked.truncate(quota);
+            ranked.sort_unstable();
+            group = ranked.into_iter().map(|(_, index)| index).collect();
+        }
+        for index in group {
+            if picked.len() == TOLD_MAX || budget.is_spent() {
+                break;
+            }
+            let vehicle = tally.candidates[index].0;
+            if budget.take(vehicle) {
+                is_picked[index] = true;
+                picked.push(vehicle);
+            }
+        }
+    }
+    picked
+}
+
+/// The place of a vehicle in a rollout.
+fn rank(uid: &str, vehicle: &VehicleView) -> u64 {
+    let digest = digest(&SHA256, format!("{uid}\0{}", vehicle.metadata.uid).as_bytes());
+    let first: [u8; 8] = std::array::from_fn(|at| digest.as_ref()[at]);
+    u64::from_be_bytes(first)
+}

@@ -1,0 +1,224 @@
+//! Rollouts bring a firmware to many vehicles, and never to more at once than they may.
+
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+use setpoint_fleet::kinds::{GROUP, Rollout};
+use setpoint_testkit::{ControlPlane, State};
+
+use crate::garage::{Fate, Garage, connect, hub};
+use crate::process::{exhaust, spawn};
+use crate::story::{Story, create, expect_vehicle, get, release, vehicle};
+
+/// How many may be without a confirmed firmware at once, in all stories here.
+const BUDGET: usize = 2;
+
+async fn fleet(plane: &ControlPlane, count: usize) {
+    for number in 0..count {
+        let labels = json!({"region": if number % 2 == 0 { "even" } else { "odd" }});
+        vehicle(plane, &format!("car-{number}"), "1.0", labels, true, &[]).await;
+    }
+}
+
+async fn roll_out(plane: &ControlPlane, name: &str, version: &str, change: Value) {
+    let mut spec = json!({"firmwareRef": {"name": version}, "maxConcurrent": BUDGET});
+    spec.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+    create::<Rollout>(plane, json!({"metadata": {"name": name}, "spec": spec})).await;
+}
+
+async fn change(plane: &ControlPlane, name: &str, spec: Value) {
+    let api: Api<Rollout> = Api::default_namespaced(plane.client());
+    api.patch(name, &PatchParams::default(), &Patch::Merge(json!({ "spec": spec }))).await.unwrap();
+}
+
+/// Never more vehicles than the budget should run something else than they do, but for those that have given up.
+fn within_budget(state: &State) -> Result<(), String> {
+    let vehicles = state.objects(GROUP, "vehicles");
+    let is_unconfirmed = |vehicle: &&Value| {
+        let status = &vehicle["status"];
+        let is_failed =
+            status["phase"] == "Failed" && status["observedGeneration"] == vehicle["metadata"]["generation"];
+        !status["firmwareVersion"].is_null()
+            && vehicle["spec"]["firmwareVersion"] != status["firmwareVersion"]
+            && !is_failed
+    };
+    let names: Vec<_> =
+        vehicles.iter().filter(is_unconfirmed).map(|vehicle| vehicle["metadata"]["name"].to_string()).collect();
+    match names.len() <= BUDGET {
+        true => Ok(()),
+        false => Err(format!("{} vehicles at once are without a confirmed firmware: {names:?}", names.len())),
+    }
+}
+
+fn expect_rollout(state: &State, name: &str, phase: &str, counts: [i64; 4]) -> Result<(), String> {
+    let status = get(state, "rollouts", name)["status"].clone();
+    let found =
+        ["eligible", "released", "succeeded", "failed"].map(|count| status["counts"][count].as_i64().unwrap_or(-1));
+    match status["phase"] == phase && found == counts {
+        true => Ok(()),
+        false => Err(format!("{name} is {} with {found:?}: {status}", status["phase"])),
+    }
+}
+
+#[test]
+fn steps_are_gone_one_after_the_other_within_the_budget() {
+    let story = Story {
+        name: "rollout::steps_are_gone_one_after_the_other_within_the_budget",
+        drive: |plane| {
+            async {
+                release(plane, &["1.0", "1.1"]).await;
+                fleet(plane, 5).await;
+                plane.settle().await.unwrap();
+                let steps = json!([{"limit": 1, "soak": "1m"}, {"selector": {"matchLabels": {"region": "odd"}}}]);
+                roll_out(plane, "spring", "1.1", json!({ "steps": steps })).await;
+            }
+            .boxed()
+        },
+        invariant: within_budget,
+        outcome: |state| {
+            (0..5).try_for_each(|number| expect_vehicle(state, &format!("car-{number}"), "UpToDate", "1.1", 1))?;
+            expect_rollout(state, "spring", "Completed", [5, 5, 5, 0])
+        },
+    };
+    exhaust(&story).assert();
+}
+
+#[test]
+fn a_bad_firmware_is_caught_by_the_first_step_and_its_fix_goes_to_all() {
+    let story = Story {
+        name: "rollout::a_bad_firmware_is_caught_by_the_first_step_and_its_fix_goes_to_all",
+        drive: |plane| {
+            async {
+                release(plane, &["1.0", "1.1", "1.2"]).await;
+                plane.outside::<Garage>().spoil("1.1", Fate::RollBack("HealthCheckFailed"));
+                fleet(plane, 3).await;
+                plane.settle().await.unwrap();
+                roll_out(plane, "bad", "1.1", json!({"steps": [{"limit": 1}]})).await;
+                plane.settle().await.unwrap();
+                expect_rollout(&plane.state(), "bad", "Paused", [1, 1, 0, 1]).unwrap();
+                plane.advance(Duration::from_secs(1)).await;
+                roll_out(plane, "fix", "1.2", json!({})).await;
+            }
+            .boxed()
+        },
+        invariant: within_budget,
+        outcome: |state| {
+            for number in 0..3 {
+                expect_vehicle(state, &format!("car-{number}"), "UpToDate", "1.2", 1)?;
+            }
+            expect_rollout(state, "fix", "Completed", [3, 3, 3, 0])?;
+            expect_rollout(state, "bad", "Superseded", [0, 0, 0, 0])
+        },
+    };
+    exhaust(&story).assert();
+}
+
+#[test]
+fn a_rollout_that_fails_takes_back_what_it_did() {
+    let story = Story {
+        name: "rollout::a_rollout_that_fails_takes_back_what_it_did",
+        drive: |plane| {
+            async {
+                release(plane, &["1.0", "1.1"]).await;
+                for (name, fates) in [("a", &[][..]), ("b", &[]), ("c", &[Fate::Fail("SignatureInvalid")]), ("d", &[])]
+                {
+                    vehicle(plane, name, "1.0", json!({}), true, fates).await;
+                }
+                plane.settle().await.unwrap();
+                // All are told, two at a time; one of them fails, which is too many when all have ended.
+                let spec =
+                    json!({"onFailure": "Rollback", "minSamples": 4, "maxFailures": "1%", "successThreshold": 90});
+                roll_out(plane, "spring", "1.1", spec).await;
+            }
+            .boxed()
+        },
+        invariant: within_budget,
+        outcome: |state| {
+            for name in ["a", "b", "c", "d"] {
+                let vehicle = get(state, "vehicles", name);
+                let found = (
+                    &vehicle["spec"]["firmwareVersion"],
+                    &vehicle["status"]["firmwareVersion"],
+                    &vehicle["status"]["phase"],
+                );
+                if found != (&json!("1.0"), &json!("1.0"), &json!("UpToDate")) {
+                    return Err(format!("{name} is {found:?}"));
+                }
+            }
+            expect_rollout(state, "spring", "RolledBack", [4, 0, 0, 0])
+        },
+    };
+    exhaust(&story).assert();
+}
+
+#[test]
+fn vehicles_that_are_away_or_come_later_are_told_when_they_are_there() {
+    let story = Story {
+        name: "rollout::vehicles_that_are_away_or_come_later_are_told_when_they_are_there",
+        drive: |plane| {
+            async {
+                release(plane, &["1.0", "1.1"]).await;
+                fleet(plane, 2).await;
+                vehicle(plane, "away", "1.0", json!({}), true, &[]).await;
+                plane.settle().await.unwrap();
+                connect(plane, "away", false).await;
+                roll_out(plane, "spring", "1.1", json!({"dynamic": true})).await;
+                plane.settle().await.unwrap();
+                vehicle(plane, "late", "1.0", json!({}), true, &[]).await;
+                plane.settle().await.unwrap();
+                expect_vehicle(&plane.state(), "away", "UpToDate", "1.0", 0).unwrap();
+                connect(plane, "away", true).await;
+            }
+            .boxed()
+        },
+        invariant: within_budget,
+        outcome: |state| {
+            for name in ["car-0", "car-1", "away", "late"] {
+                expect_vehicle(state, name, "UpToDate", "1.1", 1)?;
+            }
+            expect_rollout(state, "spring", "Completed", [4, 4, 4, 0])
+        },
+    };
+    exhaust(&story).assert();
+}
+
+/// Without faults, with more vehicles: pauses, approvals, groups, and who wrote the wish.
+#[tokio::test(start_paused = true)]
+async fn people_can_hold_it_agree_to_a_step_and_see_who_asked_for_what() {
+    let plane = ControlPlane::start().await;
+    setpoint_fleet::kinds::install(&plane.client()).await.unwrap();
+    let _controllers = spawn(&plane);
+    let drive = async {
+        release(&plane, &["1.0", "1.1"]).await;
+        fleet(&plane, 12).await;
+        plane.settle().await.unwrap();
+        let steps = json!([{"limit": 2}, {"limit": "50%", "approve": true}]);
+        let budget = json!({"groupBy": "region", "value": 1});
+        roll_out(&plane, "spring", "1.1", json!({"steps": steps, "maxUnavailable": budget, "paused": true})).await;
+        plane.settle().await.unwrap();
+        expect_rollout(&plane.state(), "spring", "Paused", [12, 0, 0, 0]).unwrap();
+        change(&plane, "spring", json!({"paused": false})).await;
+        plane.settle().await.unwrap();
+        expect_rollout(&plane.state(), "spring", "AwaitingApproval", [12, 2, 2, 0]).unwrap();
+        change(&plane, "spring", json!({"approvedStep": 2})).await;
+        plane.advance(Duration::from_secs(8)).await;
+        within_budget(&plane.state()).unwrap();
+        let vehicles = plane.state().objects(GROUP, "vehicles");
+        let under_way: Vec<_> = vehicles.iter().filter(|vehicle| vehicle["status"]["phase"] == "Downloading").collect();
+        let regions: Vec<_> = under_way.iter().map(|vehicle| &vehicle["metadata"]["labels"]["region"]).collect();
+        assert!(regions.len() == 2 && regions[0] != regions[1], "{regions:?} at once");
+        plane.settle().await.unwrap();
+        expect_rollout(&plane.state(), "spring", "Completed", [12, 12, 12, 0]).unwrap();
+        let car = get(&plane.state(), "vehicles", "car-0");
+        let managers: Vec<_> =
+            car["metadata"]["managedFields"].as_array().unwrap().iter().map(|entry| &entry["manager"]).collect();
+        assert!(managers.contains(&&json!("rollout/spring")), "{managers:?}");
+    };
+    tokio::select! {
+        () = drive => {}
+        () = hub(&plane) => {}
+    }
+}
