@@ -43,7 +43,8 @@ impl Beside {
 
     /// Makes what they need known to the server, so that it is there when the server says that it is ready.
     pub async fn prepare(&self, server: &ApiServer) -> Result<(), Failure> {
-        parts::prepare(&client(server, manager_user(), "fleet"), &self.parts).await
+        let owner = User { groups: vec!["system:masters".to_owned()], ..system_user("system:setpoint") };
+        parts::prepare(&client(server, owner, "fleet"), &self.parts).await
     }
 
     /// Runs them on a server in this process, which is known by a certificate, each as its own user, until it is time to leave.
@@ -108,6 +109,7 @@ fn user_of(part: &str) -> User {
     match (part, setpoint_controllers::account(part)) {
         (parts::SCHEDULER, _) => system_user("system:kube-scheduler"),
         (_, Some(account)) => service_account(account),
+        _ if setpoint_fleet::CONTROLLERS.iter().any(|(name, _)| *name == part) => service_account(part),
         (_, None) => manager_user(),
     }
 }

@@ -39,7 +39,7 @@ fn vehicle(number: usize, letter: char) -> VehicleView {
     serde_json::from_value(json!({
         "metadata": {
             "name": format!("v{number}"), "namespace": "n", "uid": format!("u{number}"), "generation": 1,
-            "labels": {"region": if number % 2 == 0 { "even" } else { "odd" }},
+            "labels": {"region": if number.is_multiple_of(2) { "even" } else { "odd" }},
         },
         "spec": {"hardwareId": if letter == 'b' { "q" } else { "h" }, "firmwareVersion": wanted},
         "status": {

@@ -18,7 +18,7 @@ const BUDGET: usize = 2;
 
 async fn fleet(plane: &ControlPlane, count: usize) {
     for number in 0..count {
-        let labels = json!({"region": if number % 2 == 0 { "even" } else { "odd" }});
+        let labels = json!({"region": if number.is_multiple_of(2) { "even" } else { "odd" }});
         vehicle(plane, &format!("car-{number}"), "1.0", labels, true, &[]).await;
     }
 }
