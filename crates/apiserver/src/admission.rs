@@ -18,7 +18,7 @@ mod notes;
 mod pod_resources;
 mod pod_security;
 mod pod_toleration;
-mod policy;
+pub(crate) mod policy;
 mod priority;
 pub(crate) mod quota;
 mod reinvocation;
@@ -29,7 +29,7 @@ mod storage;
 mod webhook;
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use serde_json::Value;
 use setpoint_api::{GroupResource, Status};
@@ -225,7 +225,9 @@ pub(crate) async fn delete(
     if !plugins.mutate() && !plugins.validate() || call.subresource.is_some() {
         return Ok(());
     }
-    let request = Request::new(call, Operation::Delete, name, options, dry_run);
+    // One of many is not named.
+    let named = call.name.map_or("", |_| name);
+    let request = Request::new(call, Operation::Delete, named, options, dry_run);
     let (mut rounds, mut notes) = (Reinvocation::default(), Notes::default());
     let result = plugins.change(&request, None, Some(old), &mut rounds, &mut notes).await;
     take(call, notes);
@@ -346,17 +348,20 @@ fn find(call: &Call<'_>, group: &str, plural: &str, namespace: Option<&str>, nam
     call.server.store.snapshot().get(&resource, namespace, name).map(|object| objects::value(&object))
 }
 
-/// The stored objects of a resource of the core group in the namespace of the request.
-fn stored_in_namespace(call: &Call<'_>, plural: &str) -> Vec<Arc<Object>> {
-    let resource = GroupResource::new("", plural);
+/// Where limit ranges and quotas are stored.
+static LIMIT_RANGES: LazyLock<GroupResource> = LazyLock::new(|| GroupResource::new("", "limitranges"));
+static QUOTAS: LazyLock<GroupResource> = LazyLock::new(|| GroupResource::new("", "resourcequotas"));
+
+/// The stored objects of a resource in the namespace of the request.
+fn stored_in_namespace(call: &Call<'_>, resource: &GroupResource) -> Vec<Arc<Object>> {
     let (selection, namespace) = (Selection::everything(), call.namespace);
-    let query = Query { resource: &resource, namespace, selection: &selection, after: None, limit: None };
+    let query = Query { resource, namespace, selection: &selection, after: None, limit: None };
     call.server.store.snapshot().list(&query).items
 }
 
-/// The objects of a resource of the core group in the namespace of the request.
-fn in_namespace(call: &Call<'_>, plural: &str) -> impl Iterator<Item = Value> + use<> {
-    stored_in_namespace(call, plural).into_iter().map(|object| objects::value(&object))
+/// The objects of a resource in the namespace of the request.
+fn in_namespace(call: &Call<'_>, resource: &GroupResource) -> impl Iterator<Item = Value> + use<> {
+    stored_in_namespace(call, resource).into_iter().map(|object| objects::value(&object))
 }
 
 /// All objects of a resource that has few and belongs to the whole cluster.

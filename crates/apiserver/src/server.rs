@@ -155,6 +155,12 @@ impl ApiServer {
         }
     }
 
+    /// Keeps in the status of policies what is wrong with the types of their expressions, until the server stops. Where nothing but the
+    /// server runs, nobody does, as in Kubernetes.
+    pub fn check_policies(&self) -> impl Future<Output = ()> + Send + use<> {
+        crate::admission::policy::typing::run(Arc::clone(&self.inner))
+    }
+
     /// Makes what must always be there: the system's namespaces, the service range and the API's own Service.
     /// `listen` is where it can be reached.
     pub async fn prepare(&self, listen: SocketAddr) -> Result<(), Box<Status>> {

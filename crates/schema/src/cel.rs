@@ -22,6 +22,7 @@ mod estimate;
 mod evaluate;
 mod formats;
 mod functions;
+mod kind_type;
 mod lists;
 mod literals;
 mod macros;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt;
+use futures_util::future::OptionFuture;
 use http::{Request, StatusCode};
 use setpoint_apiserver::body::{Body, full};
 use setpoint_apiserver::pki::{Pki, PkiError};
@@ -107,9 +108,10 @@ async fn run_on(
         service.prepare_own_roles().await.map_err(unprepared)?;
     }
     let tending = service.tend();
+    let checking = OptionFuture::from(beside.is_some().then(|| service.check_policies()));
     let serving = serve(listener, tls, service.clone(), limits(), stopping);
     let mut serving = tokio::spawn(async move {
-        tokio::join!(serving, tending);
+        tokio::join!(serving, tending, checking);
     });
     if let Some(parts) = &beside {
         parts.prepare(&service).await?;

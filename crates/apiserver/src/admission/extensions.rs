@@ -171,11 +171,13 @@ impl Plugins {
         rounds: &mut Reinvocation,
         notes: &mut Notes,
     ) -> Result<(), Box<Status>> {
-        if request.is_exempt() {
+        if !request.is_exempt_from_policies() {
+            let (policies, bindings) = (self.mutating_policies.all(), self.mutating_bindings.all());
+            policy::mutate(&policies, &bindings, request, object.as_deref_mut(), old, rounds)?;
+        }
+        if request.is_exempt_from_hooks() {
             return Ok(());
         }
-        let (policies, bindings) = (self.mutating_policies.all(), self.mutating_bindings.all());
-        policy::mutate(&policies, &bindings, request, object.as_deref_mut(), old, rounds)?;
         let hooks: Vec<Arc<Hook>> = self.mutating_hooks.iter().flatten().cloned().collect();
         webhook::mutate(&hooks, request, object, old, rounds, notes).await
     }
@@ -188,11 +190,13 @@ impl Plugins {
         old: Option<&Value>,
         notes: &mut Notes,
     ) -> Result<(), Box<Status>> {
-        if request.is_exempt() {
+        if !request.is_exempt_from_policies() {
+            let (policies, bindings) = (self.validating_policies.all(), self.validating_bindings.all());
+            policy::validate(&policies, &bindings, request, object, old, notes)?;
+        }
+        if request.is_exempt_from_hooks() {
             return Ok(());
         }
-        let (policies, bindings) = (self.validating_policies.all(), self.validating_bindings.all());
-        policy::validate(&policies, &bindings, request, object, old, notes)?;
         let hooks: Vec<Arc<Hook>> = self.validating_hooks.iter().flatten().cloned().collect();
         webhook::validate(&hooks, request, object, old, notes).await
     }

@@ -6,7 +6,7 @@ use setpoint_schema::Edit;
 
 use super::amounts::Amounts;
 use super::pod_resources::{Side, items, stated, total_stated};
-use super::{forbidden, in_namespace};
+use super::{LIMIT_RANGES, forbidden, in_namespace};
 use crate::call::Call;
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
@@ -16,7 +16,7 @@ const MILLI_VALUE_MAX: i64 = i64::MAX / 1000;
 
 /// Gives containers the default requests and limits.
 pub(super) fn admit(call: &Call<'_>, pod: &mut Value) {
-    for range in in_namespace(call, "limitranges") {
+    for range in in_namespace(call, &LIMIT_RANGES) {
         fill_in(&range, pod);
     }
 }
@@ -51,7 +51,7 @@ fn fill_in(range: &Value, pod: &mut Value) {
 
 /// Refuses a pod or a claim that asks for less or more than a range of its namespace allows.
 pub(super) fn check(call: &Call<'_>, object: &Value) -> Result<(), Box<Status>> {
-    for range in in_namespace(call, "limitranges") {
+    for range in in_namespace(call, &LIMIT_RANGES) {
         let limits = items(&range["spec"], "limits");
         let complaints: Vec<String> = match &*call.kind().plural {
             "pods" => limits.flat_map(|limit| of_pod(limit, object)).collect(),

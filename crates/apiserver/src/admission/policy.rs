@@ -4,6 +4,7 @@ mod mutating;
 mod params;
 #[cfg(test)]
 mod tests;
+pub(crate) mod typing;
 mod validating;
 
 use std::sync::Arc;

@@ -17,7 +17,7 @@ use tokio::sync::{Mutex, MutexGuard};
 
 use self::usage::Charged;
 use super::amounts::Amounts;
-use super::{forbidden, stored_in_namespace};
+use super::{QUOTAS, forbidden, stored_in_namespace};
 use crate::call::Call;
 use crate::objects;
 
@@ -68,7 +68,7 @@ pub(crate) async fn charge<'a>(
     dry_run: bool,
 ) -> Result<Charge<'a>, Box<Status>> {
     let Some(namespace) = call.namespace.filter(|_| call.kind().namespaced) else { return Ok(Charge::default()) };
-    if stored_in_namespace(call, "resourcequotas").is_empty() {
+    if stored_in_namespace(call, &QUOTAS).is_empty() {
         return Ok(Charge::default());
     }
     let Some(charged) = Charged::of(call, new, old) else { return Ok(Charge::default()) };
@@ -77,7 +77,7 @@ pub(crate) async fn charge<'a>(
     let turn = queues.queues[index].lock().await;
     let mut changes = Vec::new();
     let kinds = call.server.registry.find("", "v1", "resourcequotas");
-    for stored in stored_in_namespace(call, "resourcequotas") {
+    for stored in stored_in_namespace(call, &QUOTAS) {
         let Some(quota) = check(call, &charged, &stored)? else { continue };
         let Some(served) = kinds.filter(|_| !dry_run) else { continue };
         let key = objects::key(served, Some(namespace), quota["metadata"].text("name"));

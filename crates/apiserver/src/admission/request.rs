@@ -89,9 +89,19 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Whether it is about what webhooks and policies are made of: they are never asked about themselves.
-    pub(super) fn is_exempt(&self) -> bool {
+    /// Whether it is about what webhooks and policies are made of: webhooks are never asked about these.
+    pub(super) fn is_exempt_from_hooks(&self) -> bool {
         self.served.kind.group == "admissionregistration.k8s.io"
+    }
+
+    /// Whether policies are never asked about it: about themselves, and about reviews, without which nothing works.
+    pub(super) fn is_exempt_from_policies(&self) -> bool {
+        let plural = &*self.served.kind.plural;
+        match &*self.served.kind.group {
+            "admissionregistration.k8s.io" => plural.contains("admissionpolic"),
+            "authentication.k8s.io" | "authorization.k8s.io" => plural.ends_with("reviews"),
+            _ => false,
+        }
     }
 
     /// Other versions of the same objects.

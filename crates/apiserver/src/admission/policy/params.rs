@@ -11,7 +11,7 @@ use setpoint_store::{Query, Selection};
 use crate::admission::matching::LabelsOf;
 use crate::admission::request::Request;
 use crate::objects;
-use crate::registry::Served;
+use crate::registry::{Registry, Served};
 
 /// The kind of a policy's parameters.
 #[derive(Debug, PartialEq, Eq)]
@@ -29,7 +29,11 @@ impl ParamKind {
     }
 
     fn find(&self, request: &Request<'_>) -> Option<Arc<Served>> {
-        let registry = request.server.kinds.current(&request.server.store);
+        self.find_in(&request.server.kinds.current(&request.server.store))
+    }
+
+    /// The kind as it is served.
+    pub(super) fn find_in(&self, registry: &Registry) -> Option<Arc<Served>> {
         let is_it = |served: &&Arc<Served>| {
             let kind = &served.kind;
             *kind.group == *self.group && *kind.version == *self.version && *kind.kind == *self.kind

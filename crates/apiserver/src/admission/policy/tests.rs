@@ -189,3 +189,30 @@ async fn a_change_that_can_not_be_made_refuses() {
     server.done("PATCH", &policy, json!({"spec": {"failurePolicy": "Ignore"}})).await;
     server.done("POST", MAPS, map("a")).await;
 }
+
+#[tokio::test]
+async fn expressions_are_checked_against_the_kinds_that_a_policy_names() {
+    let server = Server::start().await;
+    let rules = |resource: &str, group: &str| json!({"resourceRules": [{"apiGroups": [group], "apiVersions": ["v1"], "resources": [resource], "operations": ["*"]}]});
+    let policy = |name: &str, constraints: Value, expression: &str| json!({"metadata": {"name": name}, "spec": {"matchConstraints": constraints, "validations": [{"expression": expression}]}});
+    let policies = format!("{GROUP}/validatingadmissionpolicies");
+    server.done("POST", &policies, policy("good", rules("deployments", "apps"), "object.spec.replicas > 1")).await;
+    server.done("POST", &policies, policy("bad", rules("deployments", "apps"), "object.spec.replicas > '1'")).await;
+    server.done("POST", &policies, policy("wide", rules("*", "apps"), "object.spec.replicas > '1'")).await;
+    let checking = tokio::spawn(server.api.check_policies());
+    let status = async |name: &str| loop {
+        let status = server.done("GET", &format!("{policies}/{name}"), Value::Null).await["status"].clone();
+        if status.has("observedGeneration") {
+            return status;
+        }
+        tokio::task::yield_now().await;
+    };
+    for name in ["good", "wide"] {
+        assert_eq!(status(name).await, json!({"observedGeneration": 1, "typeChecking": {}}), "{name}");
+    }
+    let warning = status("bad").await["typeChecking"]["expressionWarnings"][0].clone();
+    assert_eq!(warning.text("fieldRef"), "spec.validations[0].expression");
+    let expected = "apps/v1, Kind=Deployment: compilation failed: ERROR: <input>:1:22: found no matching overload for '_>_' applied to '(int, string)'\n | object.spec.replicas > '1'\n | .....................^\n";
+    assert_eq!(warning.text("warning"), expected);
+    checking.abort();
+}

@@ -46,6 +46,11 @@ impl Scope {
         scope
     }
 
+    /// Says more of a variable's type.
+    pub fn set_type(&mut self, variable: &str, ty: Type) {
+        self.environment.declare(variable, ty);
+    }
+
     /// What expressions are compiled with.
     pub fn environment(&self) -> &Environment {
         &self.environment
