@@ -38,6 +38,8 @@ pub mod metrics;
 pub mod nearby;
 mod node_metrics;
 mod ownership;
+#[cfg(test)]
+mod past_faults;
 mod path;
 mod pieces;
 pub mod pki;

@@ -1,0 +1,225 @@
+//! Faults that other API servers had, one test for each that could happen here. Each is named by its record.
+
+use http::{Method, Request};
+use serde_json::{Value, json};
+
+use crate::body::full;
+use crate::registry::Registry;
+use crate::testing::Server;
+
+const ROBOT: &str = "robot";
+
+/// A server on which `robot` may do everything in the namespace `default`, and nothing elsewhere.
+async fn server() -> Server {
+    let server = Server::start().await;
+    let api = "/apis/rbac.authorization.k8s.io/v1/namespaces/default";
+    let rules = json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]);
+    server.done("POST", &format!("{api}/roles"), json!({"metadata": {"name": "all"}, "rules": rules})).await;
+    let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "all"});
+    let subjects = json!([{"kind": "User", "name": ROBOT}]);
+    let binding = json!({"metadata": {"name": "all"}, "roleRef": role, "subjects": subjects});
+    server.done("POST", &format!("{api}/rolebindings"), binding).await;
+    server
+}
+
+async fn ask(server: &Server, method: &str, path: &str, headers: &[(&'static str, &str)]) -> (u16, Value) {
+    let mut request = Request::new(full(String::new()));
+    *request.method_mut() = Method::from_bytes(method.as_bytes()).unwrap();
+    *request.uri_mut() = path.parse().unwrap();
+    for (name, value) in headers {
+        request.headers_mut().insert(*name, value.parse().unwrap());
+    }
+    server.ask(request).await
+}
+
+/// CVE-2019-11247: objects of the cluster were reached through the path of a namespace, with the rights in that namespace.
+#[tokio::test]
+async fn a_path_of_the_wrong_scope_leads_nowhere() {
+    let server = server().await;
+    let registry = Registry::builtin();
+    for kind in registry.kinds().map(|served| &served.kind) {
+        let root = match &*kind.group {
+            "" => format!("/api/{}", kind.version),
+            group => format!("/apis/{group}/{}", kind.version),
+        };
+        let plural = &kind.plural;
+        let paths = match kind.namespaced {
+            true => vec![format!("{root}/{plural}/x")],
+            false => {
+                vec![format!("{root}/namespaces/default/{plural}"), format!("{root}/namespaces/default/{plural}/x")]
+            }
+        };
+        for path in paths {
+            for headers in [&[][..], &[("impersonate-user", ROBOT)]] {
+                for method in ["GET", "PUT", "PATCH", "DELETE"] {
+                    let (code, answer) = ask(&server, method, &path, headers).await;
+                    assert!(matches!(code, 403..=405), "{method} {path}: {code} {answer}");
+                }
+            }
+        }
+        if !kind.namespaced && kind.allows("list") {
+            let (code, _) = ask(&server, "GET", &format!("{root}/{plural}"), &[("impersonate-user", ROBOT)]).await;
+            assert_eq!(code, 403, "{plural}: a role of a namespace gives nothing outside of it");
+        }
+    }
+}
+
+/// CVE-2022-3162 and CVE-2015-5305: a name with parts of a path in it led to objects of another type or namespace.
+#[tokio::test]
+async fn a_name_never_leads_to_another_object() {
+    let server = server().await;
+    let canary = json!({"metadata": {"name": "canary"}, "stringData": {"k": "canary-of-the-system"}});
+    server.done("POST", "/api/v1/namespaces/kube-system/secrets", canary).await;
+    let names = [
+        "..%2F..%2Fsecrets%2Fkube-system%2Fcanary",
+        "..%2F..%2Fkube-system%2Fsecrets%2Fcanary",
+        "../../kube-system/secrets/canary",
+        "%2e%2e%2f%2e%2e%2fkube-system%2fsecrets%2fcanary",
+        "canary%00",
+        "%2Fapi%2Fv1%2Fnamespaces%2Fkube-system%2Fsecrets%2Fcanary",
+    ];
+    let places = [
+        "/api/v1/namespaces/default/configmaps/NAME",
+        "/api/v1/namespaces/default/secrets/NAME",
+        "/api/v1/namespaces/NAME/secrets/canary",
+        "/api/v1/namespaces/NAME/secrets",
+        "/api/v1/namespaces/default/secrets?fieldSelector=metadata.name%3DNAME",
+        "/api/v1/namespaces/default/secrets?continue=NAME&limit=1",
+        "/apis/apps/v1/namespaces/default/deployments/NAME/scale",
+    ];
+    for place in places {
+        for name in names {
+            let path = place.replace("NAME", name);
+            let (_, answer) = ask(&server, "GET", &path, &[("impersonate-user", ROBOT)]).await;
+            assert!(!answer.to_string().contains("canary-of-the-system"), "{path}: {answer}");
+            assert!(!answer.to_string().contains("Y2FuYXJ5LW9mLXRoZS1zeXN0ZW0"), "{path}: {answer}");
+        }
+    }
+}
+
+/// CVE-2020-8552: every new word in a request made another series of figures.
+#[tokio::test]
+async fn figures_dont_grow_with_what_clients_say() {
+    let server = server().await;
+    let series = |text: String| text.lines().filter(|line| !line.starts_with('#')).count();
+    let figures = || async { series(server.text(Request::get("/metrics").body(full("")).unwrap()).await) };
+    let speak = |number: usize| {
+        let (server, word) = (&server, format!("w{number}"));
+        async move {
+            let agent = [("user-agent", &*word)];
+            ask(
+                server,
+                "GET",
+                &format!("/apis/{word}.example.com/{word}/namespaces/{word}/{word}/{word}/{word}"),
+                &agent,
+            )
+            .await;
+            ask(server, "GET", &format!("/{word}/{word}"), &agent).await;
+            ask(server, &word.to_uppercase(), &format!("/api/v1/namespaces/{word}/configmaps/{word}"), &agent).await;
+            ask(
+                server,
+                "GET",
+                &format!("/api/v1/namespaces/default/configmaps?{word}={word}&fieldSelector={word}"),
+                &agent,
+            )
+            .await;
+        }
+    };
+    speak(0).await;
+    // Asking for figures is in them too.
+    figures().await;
+    let before = figures().await;
+    for number in 1..500 {
+        speak(number).await;
+    }
+    assert_eq!(figures().await, before);
+}
+
+/// CVE-2019-16276: headers of a proxy in front were believed from anybody.
+#[tokio::test]
+async fn headers_of_a_proxy_mean_nothing() {
+    let server = server().await;
+    let mut request = Request::get("/api/v1/namespaces/default/configmaps").body(full("")).unwrap();
+    for (name, value) in [
+        ("x-remote-user", "kubernetes-admin"),
+        ("x-remote-group", "system:masters"),
+        ("x-remote-extra-a", "b"),
+        ("x-forwarded-user", "kubernetes-admin"),
+        ("x-forwarded-for", "127.0.0.1"),
+    ] {
+        request.headers_mut().insert(name, value.parse().unwrap());
+    }
+    let response = tower::Service::call(&mut server.api.clone(), request).await.unwrap();
+    assert_eq!(response.status(), 403, "it is from nobody");
+}
+
+/// CVE-2019-1002100: a small patch made the server work without end, or an object grow without bound.
+#[tokio::test]
+async fn a_patch_has_its_bounds() {
+    let server = server().await;
+    let map = json!({"metadata": {"name": "a"}, "data": {"k": "0123456789"}});
+    server.done("POST", "/api/v1/namespaces/default/configmaps", map).await;
+    let patch = |operations: Vec<Value>| {
+        let mut request = Request::new(full(Value::from(operations).to_string()));
+        *request.method_mut() = Method::PATCH;
+        *request.uri_mut() = "/api/v1/namespaces/default/configmaps/a".parse().unwrap();
+        request.headers_mut().insert("content-type", "application/json-patch+json".parse().unwrap());
+        server.ask(request)
+    };
+    let many = (0..10_001).map(|_| json!({"op": "test", "path": "/data/k", "value": "0123456789"})).collect();
+    assert_eq!(patch(many).await.0, 413);
+    let doubling =
+        (0..40).map(|number| json!({"op": "copy", "from": "/data", "path": format!("/data/c{number}")})).collect();
+    let (code, answer) = patch(doubling).await;
+    assert!((400..500).contains(&code), "{code} {answer}");
+}
+
+/// CVE-2025-5187 and CVE-2025-4563: a node could give itself an owner and be deleted for it, and what was checked at a change was not
+/// at a creation.
+#[tokio::test]
+async fn a_node_cannot_choose_its_owner_its_labels_or_its_taints() {
+    let server = Server::start().await;
+    server.api.prepare_roles().await.unwrap();
+    server.done("POST", "/api/v1/nodes", json!({"metadata": {"name": "a"}})).await;
+    let as_node = [("impersonate-user", "system:node:a"), ("impersonate-group", "system:nodes")];
+    let send = |method: &'static str, path: &'static str, media: &'static str, body: Value| {
+        let mut request = Request::new(full(body.to_string()));
+        *request.method_mut() = Method::from_bytes(method.as_bytes()).unwrap();
+        *request.uri_mut() = path.parse().unwrap();
+        request.headers_mut().insert("content-type", media.parse().unwrap());
+        for (name, value) in as_node {
+            request.headers_mut().insert(name, value.parse().unwrap());
+        }
+        server.ask(request)
+    };
+    let owner = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "u"}]);
+    let changes = [
+        json!({"metadata": {"ownerReferences": owner}}),
+        json!({"metadata": {"labels": {"node-restriction.kubernetes.io/trusted": "yes"}}}),
+        json!({"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}}),
+        json!({"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}}),
+    ];
+    for change in &changes {
+        for path in ["/api/v1/nodes/a", "/api/v1/nodes/a/status"] {
+            for media in ["application/merge-patch+json", "application/strategic-merge-patch+json"] {
+                let (code, answer) = send("PATCH", path, media, change.clone()).await;
+                let changed = server.done("GET", "/api/v1/nodes/a", Value::Null).await;
+                let kept = changed["metadata"].get("ownerReferences").is_none()
+                    && !changed["metadata"]["labels"].to_string().contains("trusted")
+                    && !changed["metadata"]["labels"].to_string().contains("control-plane")
+                    && !changed["spec"].to_string().contains("\"k\"");
+                assert!(kept, "{path} {change}: {code} {answer}");
+            }
+        }
+        let mut made = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "b"}});
+        if let (Some(fields), Some(metadata)) = (change["metadata"].as_object(), made["metadata"].as_object_mut()) {
+            metadata.extend(fields.clone());
+        }
+        let (code, _) = send("POST", "/api/v1/nodes", "application/json", made).await;
+        assert_eq!(code, 403, "a node makes no other node");
+    }
+    let labels = json!({"node-restriction.kubernetes.io/trusted": "yes"});
+    server.done("DELETE", "/api/v1/nodes/a", Value::Null).await;
+    let made = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a", "labels": labels}});
+    assert_eq!(send("POST", "/api/v1/nodes", "application/json", made).await.0, 403, "nor itself with such labels");
+}
