@@ -3,6 +3,7 @@
 //! The rules run in the order of kube-apiserver's default plugins. Those that change an object run before it is validated,
 //! those that only judge it afterwards; webhooks and policies after what is built in, and quotas last of all.
 
+mod admin_access;
 mod amounts;
 mod certificate;
 mod connection;
@@ -15,6 +16,7 @@ mod namespace;
 pub(crate) mod node_restriction;
 mod node_taint;
 mod notes;
+mod pod_resize;
 mod pod_resources;
 mod pod_security;
 mod pod_toleration;
@@ -126,6 +128,8 @@ pub(crate) async fn check_create(
         ("", "persistentvolumeclaims") => limit_range::check(call, object),
         ("scheduling.k8s.io", "priorityclasses") => priority::check_class(call, object, None),
         ("certificates.k8s.io", "certificatesigningrequests") => certificate::check(call, object),
+        ("resource.k8s.io", "resourceclaims") => admin_access::check(call, object, &object["spec"]),
+        ("resource.k8s.io", "resourceclaimtemplates") => admin_access::check(call, object, &object["spec"]["spec"]),
         (authorization::GROUP, _) => escalation::check(call, object),
         _ => Ok(()),
     }?;
@@ -197,7 +201,17 @@ pub(crate) async fn check_update(
             check_limits(call, new, old)?;
             storage::check_resize(call, new, old)
         }
-        (("", "pods"), Some("resize")) => check_limits(call, new, old),
+        (("", "pods"), Some("resize")) => {
+            check_limits(call, new, old)?;
+            pod_resize::check(call, new, old)
+        }
+        (("certificates.k8s.io", "certificatesigningrequests"), Some("approval")) => {
+            certificate::check_approval(call, old)
+        }
+        (("certificates.k8s.io", "certificatesigningrequests"), Some("status")) => {
+            certificate::check_signing(call, new, old)
+        }
+        (("resource.k8s.io", "resourceclaims"), Some("status")) => admin_access::check_granted(call, new, old),
         (("scheduling.k8s.io", "priorityclasses"), None) => priority::check_class(call, new, Some(old)),
         ((authorization::GROUP, _), None) => escalation::check(call, new),
         _ => Ok(()),

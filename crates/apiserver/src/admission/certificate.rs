@@ -1,4 +1,5 @@
-//! Certificates of the API's clients never name the group that may do everything.
+//! Certificates: those of the API's clients never name the group that may do everything, and who approves or signs has to be
+//! allowed to, signer by signer.
 
 use serde_json::Value;
 use setpoint_api::Status;
@@ -9,6 +10,7 @@ use x509_parser::prelude::FromDer;
 use x509_parser::x509::X509Name;
 
 use super::forbidden;
+use crate::authorization::{Asked, What};
 use crate::call::Call;
 
 const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
@@ -23,6 +25,32 @@ pub(super) fn check(call: &Call<'_>, request: &Value) -> Result<(), Box<Status>>
         return Ok(());
     }
     Err(forbidden(call, request, format!("use of {CLIENT_SIGNER} signer with system:masters group is not allowed")))
+}
+
+/// Refuses an approval by somebody who may not approve for the signer.
+pub(super) fn check_approval(call: &Call<'_>, old: &Value) -> Result<(), Box<Status>> {
+    check_may(call, old, "approve")
+}
+
+/// Refuses a certificate, or a verdict on one, of somebody who may not sign for the signer.
+pub(super) fn check_signing(call: &Call<'_>, new: &Value, old: &Value) -> Result<(), Box<Status>> {
+    let said = |request: &Value| (request["status"]["certificate"].clone(), request["status"]["conditions"].clone());
+    if said(new) == said(old) { Ok(()) } else { check_may(call, old, "sign") }
+}
+
+fn check_may(call: &Call<'_>, request: &Value, verb: &str) -> Result<(), Box<Status>> {
+    let signer = request["spec"].text("signerName");
+    let domain = signer.split_once('/').map_or(signer, |(domain, _)| domain);
+    let may = |name: &str| {
+        let group = "certificates.k8s.io";
+        let what = What::Resource { group, resource: "signers", subresource: "", namespace: "", name };
+        call.server.access.judge(&call.server.store, call.user, &Asked::new(verb, what)).0
+    };
+    if call.internal || may(signer) || may(&format!("{domain}/*")) {
+        return Ok(());
+    }
+    let signer = setpoint_api::quote::quote(signer);
+    Err(forbidden(call, request, format!("user not permitted to {verb} requests with signerName {signer}")))
 }
 
 /// The organizations that a certificate request names.

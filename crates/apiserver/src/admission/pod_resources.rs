@@ -57,7 +57,16 @@ pub(super) fn total_held(pod: &Value, side: Side) -> Amounts {
         }
         held
     };
-    let mut total = total(pod, side, &held);
+    let total = total(pod, side, &held);
+    add_overhead(pod, side, total)
+}
+
+/// The total of what specs say, with the pod's overhead.
+pub(super) fn total_with_overhead(pod: &Value, side: Side) -> Amounts {
+    add_overhead(pod, side, total_stated(pod, side))
+}
+
+fn add_overhead(pod: &Value, side: Side, mut total: Amounts) -> Amounts {
     for (name, amount) in Amounts::read(&pod["spec"]["overhead"]).iter() {
         // A limit that isn't there isn't made by what is added to it.
         if side == Side::Requests || total.get(name).is_some_and(|limit| !limit.is_zero()) {

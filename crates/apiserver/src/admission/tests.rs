@@ -219,3 +219,43 @@ async fn a_quota_that_nobody_has_counted_yet_holds_what_it_counts() {
     let expected = "configmaps \"m\" is forbidden: status unknown for quota: q, resources: configmaps";
     assert_eq!((code, &*message), (403, expected));
 }
+
+#[tokio::test]
+async fn a_running_pod_grows_as_far_as_its_node_has_room() {
+    let server = Server::start().await;
+    server.pod("other").await;
+    let node = json!({"metadata": {"name": "n", "labels": {"kubernetes.io/os": "linux"}}});
+    server.done("POST", "/api/v1/nodes", node).await;
+    let status = json!({"status": {"allocatable": {"cpu": "2", "memory": "1Gi", "pods": "5"}}});
+    server.done("PATCH", "/api/v1/nodes/n/status", status).await;
+    let mut pod = sized_pod("p", json!({"requests": {"cpu": "1"}}));
+    pod["spec"]["nodeName"] = json!("n");
+    server.done("POST", PODS, pod).await;
+    let grown = |cpu: &str| {
+        let resources = json!({"requests": {"cpu": cpu}});
+        json!({"spec": {"containers": [{"name": "c", "image": "i", "resources": resources}]}})
+    };
+    let mut request = http::Request::new(crate::body::full(grown("3").to_string()));
+    *request.method_mut() = http::Method::PATCH;
+    *request.uri_mut() = format!("{PODS}/p/resize").parse().unwrap();
+    let media = "application/strategic-merge-patch+json".parse().unwrap();
+    request.headers_mut().insert(http::header::CONTENT_TYPE, media);
+    let (code, answer) = server.ask(request).await;
+    let expected = "pods \"p\" is forbidden: node didn't have enough allocatable resources: cpu, requested: 3000, allocatable: 2000";
+    assert_eq!((code, answer.text("message")), (403, expected));
+}
+
+#[tokio::test]
+async fn admin_access_to_devices_needs_a_marked_namespace() {
+    let server = Server::start().await;
+    let claims = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims";
+    let exactly = json!({"deviceClassName": "gpu.example.com", "adminAccess": true});
+    let claim =
+        json!({"metadata": {"name": "c"}, "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}});
+    let (code, message) = server.refused("POST", claims, claim.clone()).await;
+    let expected = "ResourceClaim.resource.k8s.io \"c\" is invalid: spec.devices.requests[0].adminAccess: Forbidden: admin access to devices requires the `resource.kubernetes.io/admin-access: true` label on the containing namespace";
+    assert_eq!((code, &*message), (422, expected));
+    let marked = json!({"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}});
+    server.done("PATCH", "/api/v1/namespaces/default", marked).await;
+    server.done("POST", claims, claim).await;
+}
