@@ -8,9 +8,10 @@ use setpoint_schema::builtin::admissionregistration::Scope;
 use setpoint_schema::cel::{
     self, Asked, Authorizer, Bindings, Budget, Decision, EvalError, Program, Resource, Target, Value,
 };
+use setpoint_store::Store;
 
 use super::request::Request;
-use crate::authorization::{self, Policies, What};
+use crate::authorization::{self, Access, What};
 use crate::registry::Served;
 use crate::user::User;
 
@@ -150,33 +151,46 @@ impl<'a> Evaluation<'a> {
     }
 }
 
-/// What expressions see of a request.
-pub(super) struct Inputs {
+/// What expressions see of a request, apart from parameters.
+pub(super) struct Seen {
     pub(super) object: Json,
-    pub(super) old: Json,
-    pub(super) request: Json,
-    pub(super) namespace: Json,
-    pub(super) params: Json,
+    old: Json,
+    request: Json,
+    namespace: Json,
     authorizer: Arc<dyn Authorizer>,
     resource: Resource,
 }
 
-impl Inputs {
-    /// With the objects in one of their versions; neither the namespace nor parameters yet.
-    pub(super) fn new(request: &Request<'_>, served: &Served, object: Option<&Json>, old: Option<&Json>) -> Inputs {
+/// What expressions see.
+pub(super) struct Inputs {
+    pub(super) seen: Arc<Seen>,
+    pub(super) params: Json,
+}
+
+impl Seen {
+    /// With the objects in one of their versions.
+    pub(super) fn new(
+        request: &Request<'_>,
+        served: &Served,
+        object: Option<&Json>,
+        old: Option<&Json>,
+        namespace: &Json,
+    ) -> Arc<Seen> {
         let shown = |object: Option<&Json>| match object {
             Some(object) => request.converted(object, request.served, served),
             None => Json::Null,
         };
-        let rights =
-            Rights { policies: request.server.access.current(&request.server.store), user: request.user.clone() };
+        let rights = Rights {
+            access: Arc::clone(&request.server.access),
+            store: request.server.store.clone(),
+            user: request.user.clone(),
+        };
         let kind = &request.served.kind;
-        Inputs {
+        Arc::new(Seen {
             object: shown(object),
             old: shown(old),
             request: Json::Object(request.to_value(served)),
-            namespace: Json::Null,
-            params: Json::Null,
+            namespace: namespace.clone(),
             authorizer: Arc::new(rights),
             resource: Resource {
                 group: kind.group.to_string(),
@@ -185,24 +199,27 @@ impl Inputs {
                 namespace: request.namespace.clone(),
                 name: request.name.clone(),
             },
-        }
+        })
     }
+}
 
+impl Inputs {
     /// The variables that every expression sees.
     fn bindings(&self) -> Bindings<'_> {
         let mut bindings = Bindings::default();
-        let seen = [
-            ("object", &self.object),
-            ("oldObject", &self.old),
-            ("request", &self.request),
-            ("namespaceObject", &self.namespace),
+        let seen = &*self.seen;
+        let values = [
+            ("object", &seen.object),
+            ("oldObject", &seen.old),
+            ("request", &seen.request),
+            ("namespaceObject", &seen.namespace),
             ("params", &self.params),
         ];
-        for (name, json) in seen {
+        for (name, json) in values {
             bindings.bind(name, Value::from_json(json).unwrap_or(Value::Null));
         }
-        bindings.bind("authorizer", cel::authorizer(&self.authorizer));
-        let resource = cel::request_resource(&self.authorizer, self.resource.clone());
+        bindings.bind("authorizer", cel::authorizer(&seen.authorizer));
+        let resource = cel::request_resource(&seen.authorizer, seen.resource.clone());
         bindings.bind("authorizer.requestResource", resource);
         bindings
     }
@@ -210,7 +227,8 @@ impl Inputs {
 
 /// What the user of a request, and service accounts, may do.
 struct Rights {
-    policies: Arc<Policies>,
+    access: Arc<Access>,
+    store: Store,
     user: User,
 }
 
@@ -228,9 +246,6 @@ impl Authorizer for Rights {
             ..User::default()
         });
         let user = account.as_ref().unwrap_or(&self.user);
-        if user.is_master() {
-            return Decision { allowed: true, reason: String::new() };
-        }
         let what = match asked.target {
             Target::Path(path) => What::Path(path),
             Target::Resource(of) => What::Resource {
@@ -241,8 +256,9 @@ impl Authorizer for Rights {
                 name: &of.name,
             },
         };
-        let outcome = self.policies.judge(user, &authorization::Asked::new(asked.verb, what));
-        Decision { allowed: outcome.is_allowed(), reason: outcome.reason() }
+        let asked = authorization::Asked::new(asked.verb, what);
+        let (allowed, reason) = self.access.judge(&self.store, user, &asked);
+        Decision { allowed, reason }
     }
 }
 

@@ -8,7 +8,7 @@ use setpoint_api::{GroupResource, Revision, Status};
 use setpoint_store::{Mark, Query, Selection, Snapshot, Store};
 
 use super::notes::Notes;
-use super::policy::{self, Binding, Mutating, Validating};
+use super::policy::{self, Binding, Bound, Mutating, Validating};
 use super::reinvocation::Reinvocation;
 use super::request::Request;
 use super::webhook::{self, Hook};
@@ -88,6 +88,16 @@ fn marks(snapshot: &Snapshot) -> [Mark; SORTS] {
 /// Webhooks and policies, in the order in which they are asked.
 #[derive(Default)]
 pub(super) struct Plugins {
+    mutating_hooks: Vec<Arc<Hook>>,
+    validating_hooks: Vec<Arc<Hook>>,
+    mutating_policies: Vec<Bound<Mutating>>,
+    validating_policies: Vec<Bound<Validating>>,
+    sources: Sources,
+}
+
+/// What they were read from.
+#[derive(Default)]
+struct Sources {
     mutating_hooks: Kept<Vec<Arc<Hook>>>,
     validating_hooks: Kept<Vec<Arc<Hook>>>,
     mutating_policies: Kept<Arc<Mutating>>,
@@ -133,33 +143,37 @@ impl<T: Clone> Kept<T> {
     fn all(&self) -> Vec<T> {
         self.iter().cloned().collect()
     }
-
-    fn is_empty(&self) -> bool {
-        self.order.is_empty()
-    }
 }
 
 impl Plugins {
     fn read(snapshot: &Snapshot, before: &Plugins) -> Plugins {
         let [changing, judging, changes, changes_bound, rules, rules_bound] = &*STORED;
-        Plugins {
+        let before = &before.sources;
+        let sources = Sources {
             mutating_hooks: before.mutating_hooks.read(snapshot, changing, Hook::read_all),
             validating_hooks: before.validating_hooks.read(snapshot, judging, Hook::read_all),
             mutating_policies: before.mutating_policies.read(snapshot, changes, Mutating::read),
             mutating_bindings: before.mutating_bindings.read(snapshot, changes_bound, Binding::read),
             validating_policies: before.validating_policies.read(snapshot, rules, Validating::read),
             validating_bindings: before.validating_bindings.read(snapshot, rules_bound, Binding::read),
+        };
+        Plugins {
+            mutating_hooks: sources.mutating_hooks.iter().flatten().cloned().collect(),
+            validating_hooks: sources.validating_hooks.iter().flatten().cloned().collect(),
+            mutating_policies: Bound::all(sources.mutating_policies.iter(), &sources.mutating_bindings.all()),
+            validating_policies: Bound::all(sources.validating_policies.iter(), &sources.validating_bindings.all()),
+            sources,
         }
     }
 
     /// Whether any of them changes objects.
     pub(super) fn mutate(&self) -> bool {
-        !self.mutating_hooks.is_empty() || !self.mutating_bindings.is_empty()
+        !self.mutating_hooks.is_empty() || !self.mutating_policies.is_empty()
     }
 
     /// Whether any of them judges objects.
     pub(super) fn validate(&self) -> bool {
-        !self.validating_hooks.is_empty() || !self.validating_bindings.is_empty()
+        !self.validating_hooks.is_empty() || !self.validating_policies.is_empty()
     }
 
     /// Lets them change an object.
@@ -172,14 +186,12 @@ impl Plugins {
         notes: &mut Notes,
     ) -> Result<(), Box<Status>> {
         if !request.is_exempt_from_policies() {
-            let (policies, bindings) = (self.mutating_policies.all(), self.mutating_bindings.all());
-            policy::mutate(&policies, &bindings, request, object.as_deref_mut(), old, rounds)?;
+            policy::mutate(&self.mutating_policies, request, object.as_deref_mut(), old, rounds)?;
         }
         if request.is_exempt_from_hooks() {
             return Ok(());
         }
-        let hooks: Vec<Arc<Hook>> = self.mutating_hooks.iter().flatten().cloned().collect();
-        webhook::mutate(&hooks, request, object, old, rounds, notes).await
+        webhook::mutate(&self.mutating_hooks, request, object, old, rounds, notes).await
     }
 
     /// Lets them judge an object.
@@ -191,13 +203,11 @@ impl Plugins {
         notes: &mut Notes,
     ) -> Result<(), Box<Status>> {
         if !request.is_exempt_from_policies() {
-            let (policies, bindings) = (self.validating_policies.all(), self.validating_bindings.all());
-            policy::validate(&policies, &bindings, request, object, old, notes)?;
+            policy::validate(&self.validating_policies, request, object, old, notes)?;
         }
         if request.is_exempt_from_hooks() {
             return Ok(());
         }
-        let hooks: Vec<Arc<Hook>> = self.validating_hooks.iter().flatten().cloned().collect();
-        webhook::validate(&hooks, request, object, old, notes).await
+        webhook::validate(&self.validating_hooks, request, object, old, notes).await
     }
 }

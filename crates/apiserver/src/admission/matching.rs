@@ -59,19 +59,17 @@ impl Criteria {
         object: Option<&Value>,
         old: Option<&Value>,
     ) -> Result<Option<Arc<Served>>, Box<Status>> {
-        let in_namespace = self.is_in_namespace(request, object);
-        if matches!(in_namespace, Ok(false)) {
-            return Ok(None);
-        }
-        let is_object = self.is_object(object, old);
-        if matches!(is_object, Ok(false)) || self.rule(&self.excluded, request).is_some() {
-            return Ok(None);
-        }
+        // Rules first: most writes end there, and they cost least.
         let matched = match self.any {
             true => Some(Arc::clone(request.served)),
             false => self.rule(&self.rules, request),
         };
-        let Some(matched) = matched else { return Ok(None) };
+        let Some(matched) = matched.filter(|_| self.rule(&self.excluded, request).is_none()) else { return Ok(None) };
+        let (in_namespace, is_object) = (self.is_in_namespace(request, object), self.is_object(object, old));
+        if matches!(in_namespace, Ok(false)) || matches!(is_object, Ok(false)) {
+            return Ok(None);
+        }
+        // What can't be told counts only if nothing else speaks against it.
         in_namespace?;
         is_object?;
         Ok(Some(matched))

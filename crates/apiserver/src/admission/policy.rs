@@ -19,7 +19,7 @@ pub(super) use self::mutating::{Mutating, mutate};
 pub(super) use self::validating::{Validating, validate};
 
 use self::params::{ParamKind, ParamRef};
-use super::expression::{Conditions, Expression, Inputs, Variable};
+use super::expression::{Conditions, Expression, Inputs, Seen, Variable};
 use super::matching::Criteria;
 use super::pod_resources::items;
 use super::request::Request;
@@ -97,6 +97,27 @@ impl Binding {
     }
 }
 
+/// A policy with what ties it to requests.
+pub(super) struct Bound<P> {
+    policy: Arc<P>,
+    bindings: Vec<Arc<Binding>>,
+}
+
+impl<P: AsRef<Common>> Bound<P> {
+    /// The policies that are tied to something, in their order.
+    pub(super) fn all<'p>(policies: impl Iterator<Item = &'p Arc<P>>, bindings: &[Arc<Binding>]) -> Vec<Bound<P>>
+    where
+        P: 'p,
+    {
+        let bound = policies.map(|policy| {
+            let name = &(**policy).as_ref().name;
+            let bindings = bindings.iter().filter(|binding| binding.policy == *name).cloned().collect();
+            Bound { policy: Arc::clone(policy), bindings }
+        });
+        bound.filter(|bound| !bound.bindings.is_empty()).collect()
+    }
+}
+
 /// A policy that means a request, through one of its bindings, with one of its parameters.
 struct Invocation<'p, P> {
     policy: &'p P,
@@ -117,19 +138,14 @@ type Selected<'p, P> = (Vec<Invocation<'p, P>>, Vec<Misconfigured<'p>>);
 
 /// The policies that mean a request, in order, and those that should but can't.
 fn select<'p, P: AsRef<Common>>(
-    policies: &'p [Arc<P>],
-    bindings: &'p [Arc<Binding>],
+    policies: &'p [Bound<P>],
     request: &Request<'_>,
     object: Option<&Value>,
     old: Option<&Value>,
 ) -> Selected<'p, P> {
     let (mut invocations, mut wrong) = (Vec::new(), Vec::new());
-    for policy in policies {
+    for Bound { policy, bindings } in policies {
         let common: &Common = (**policy).as_ref();
-        let mut bound = bindings.iter().filter(|binding| binding.policy == common.name).peekable();
-        if bound.peek().is_none() {
-            continue;
-        }
         let matched = common.criteria.matched(request, object, old).map_err(|status| status.message.clone());
         let served = match matched {
             Ok(Some(served)) => served,
@@ -143,7 +159,7 @@ fn select<'p, P: AsRef<Common>>(
             wrong.push(Misconfigured { policy: common, binding: None, why });
             continue;
         }
-        for binding in bound {
+        for binding in bindings {
             let found = match binding.is_about(request, object, old) {
                 Ok(false) => continue,
                 Ok(true) => params::collect(common.params.as_ref(), binding.params.as_ref(), request),
@@ -163,18 +179,9 @@ fn select<'p, P: AsRef<Common>>(
     (invocations, wrong)
 }
 
-/// What the expressions of an invocation see.
-fn inputs<P>(
-    invocation: &Invocation<'_, P>,
-    request: &Request<'_>,
-    object: Option<&Value>,
-    old: Option<&Value>,
-    namespace: &Value,
-) -> Inputs {
-    let mut inputs = Inputs::new(request, &invocation.served, object, old);
-    inputs.namespace = namespace.clone();
-    inputs.params = invocation.param.clone().unwrap_or_default();
-    inputs
+/// What the expressions of an invocation see beside the request.
+fn inputs<P>(invocation: &Invocation<'_, P>, seen: &Arc<Seen>) -> Inputs {
+    Inputs { seen: Arc::clone(seen), params: invocation.param.clone().unwrap_or_default() }
 }
 
 /// The namespace as expressions see it; a namespace itself has none.
@@ -183,7 +190,7 @@ fn namespace_seen(request: &Request<'_>) -> Result<Value, Box<Status>> {
     if request.namespace.is_empty() || is_namespace {
         return Ok(Value::Null);
     }
-    let Some(mut namespace) = request.namespace_object() else {
+    let Some(mut namespace) = request.namespace_object().cloned() else {
         let namespaces = setpoint_api::GroupResource::new("", "namespaces");
         return Err(Box::new(Status::not_found(&namespaces, &request.namespace)));
     };

@@ -62,6 +62,7 @@ pub(super) struct Request<'a> {
     /// The kind of the object, which for parts of objects may be another one.
     pub(super) kind: KindName,
     equivalents: OnceLock<Vec<Arc<Served>>>,
+    namespace_read: OnceLock<Option<Value>>,
 }
 
 impl<'a> Request<'a> {
@@ -86,6 +87,7 @@ impl<'a> Request<'a> {
             dry_run,
             kind: KindName { group: group.to_string(), version: version.to_string(), kind: word.to_string() },
             equivalents: OnceLock::new(),
+            namespace_read: OnceLock::new(),
         }
     }
 
@@ -167,10 +169,13 @@ impl<'a> Request<'a> {
     }
 
     /// The namespace that the request is in.
-    pub(super) fn namespace_object(&self) -> Option<Value> {
-        let namespaces = GroupResource::new("", "namespaces");
-        let found = self.server.store.snapshot().get(&namespaces, None, &self.namespace)?;
-        Some(objects::value(&found))
+    pub(super) fn namespace_object(&self) -> Option<&Value> {
+        let read = || {
+            let namespaces = GroupResource::new("", "namespaces");
+            let found = self.server.store.snapshot().get(&namespaces, None, &self.namespace)?;
+            Some(objects::value(&found))
+        };
+        self.namespace_read.get_or_init(read).as_ref()
     }
 
     /// What is told of the request, apart from its objects. `as_served` is the version in which the objects are told.

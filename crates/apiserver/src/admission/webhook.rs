@@ -21,7 +21,7 @@ use setpoint_schema::patch::{JsonPatch, Strictness};
 
 use self::client::Client;
 use self::review::{Sort, Verdict};
-use super::expression::{Conditions, Evaluation, Inputs, Met};
+use super::expression::{Conditions, Evaluation, Inputs, Met, Seen};
 use super::matching::Criteria;
 use super::notes::Notes;
 use super::pod_resources::items;
@@ -90,7 +90,8 @@ impl Hook {
         if self.conditions.is_empty() {
             return Ok(Some(served));
         }
-        let inputs = Inputs::new(request, &served, object, old);
+        let seen = Seen::new(request, &served, object, old, &Value::Null);
+        let inputs = Inputs { seen, params: Value::Null };
         let met = self.conditions.judge(&mut Evaluation::new(&inputs, &[]));
         match met {
             Met::Yes => Ok(Some(served)),

@@ -1,5 +1,6 @@
 //! Evaluating: every step counts what it costs, and the expression ends when it has cost too much.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::cost::{self, Cost};
@@ -232,7 +233,12 @@ impl<'a> Machine<'a> {
                 (Value::Optional(None), true) => continue,
                 (value, _) => value,
             };
-            found.push((Value::String(Text::Borrowed(field)), value));
+            // Names that CEL keeps for itself are written otherwise than they are called.
+            let name = match super::escape::unescape(field) {
+                Some(Cow::Owned(name)) => Value::text(name),
+                _ => Value::String(Text::Borrowed(field)),
+            };
+            found.push((name, value));
         }
         self.spend(cost::STRUCT)?;
         self.bounded(Value::map(found))

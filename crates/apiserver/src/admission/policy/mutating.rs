@@ -10,8 +10,8 @@ use setpoint_schema::json::Json;
 use setpoint_schema::managed;
 use setpoint_schema::patch::{JsonPatch, Strictness};
 
-use super::{Binding, Common, Invocation, inputs, namespace_seen, select, shown_name};
-use crate::admission::expression::{Evaluation, Expression, Inputs, Met};
+use super::{Binding, Bound, Common, Invocation, inputs, namespace_seen, select, shown_name};
+use crate::admission::expression::{Evaluation, Expression, Inputs, Met, Seen};
 use crate::admission::pod_resources::items;
 use crate::admission::reinvocation::Reinvocation;
 use crate::admission::request::Request;
@@ -55,14 +55,13 @@ impl Mutating {
 
 /// Lets policies change an object, one after the other.
 pub(in crate::admission) fn mutate(
-    policies: &[Arc<Mutating>],
-    bindings: &[Arc<Binding>],
+    policies: &[Bound<Mutating>],
     request: &Request<'_>,
     mut object: Option<&mut Value>,
     old: Option<&Value>,
     rounds: &mut Reinvocation,
 ) -> Result<(), Box<Status>> {
-    let (invocations, wrong) = select(policies, bindings, request, object.as_deref(), old);
+    let (invocations, wrong) = select(policies, request, object.as_deref(), old);
     let mut errors: Vec<(String, &str)> = Vec::new();
     for one in wrong.iter().filter(|one| one.policy.strict) {
         let (policy, why) = (&one.policy.name, &one.why);
@@ -114,8 +113,8 @@ fn invoke(
     rounds: &mut Reinvocation,
 ) -> Result<Vec<String>, Box<Status>> {
     let policy = invocation.policy;
-    let seen = inputs(invocation, request, object.as_deref(), old, namespace);
-    match policy.common.conditions.judge(&mut Evaluation::new(&seen, &policy.common.variables)) {
+    let seen = Seen::new(request, &invocation.served, object.as_deref(), old, namespace);
+    match policy.common.conditions.judge(&mut Evaluation::new(&inputs(invocation, &seen), &policy.common.variables)) {
         Met::Yes => {}
         Met::No => return Ok(Vec::new()),
         Met::Unknown(why) => return Ok(vec![why]),
@@ -130,8 +129,8 @@ fn invoke(
     if let Some(object) = object {
         let before = object.clone();
         for mutation in &policy.mutations {
-            let seen = inputs(invocation, request, Some(object), old, namespace);
-            match mutated(mutation, invocation, request, &seen) {
+            let seen = Seen::new(request, &invocation.served, Some(object), old, namespace);
+            match mutated(mutation, invocation, request, &inputs(invocation, &seen)) {
                 Ok(next) => *object = request.decoded(next)?,
                 Err(why) => wrong.push(why),
             }
@@ -152,16 +151,16 @@ fn mutated(
     mutation: &Mutation,
     invocation: &Invocation<'_, Mutating>,
     request: &Request<'_>,
-    seen: &Inputs,
+    inputs: &Inputs,
 ) -> Result<Value, String> {
     let mut budget = Budget::full();
-    let mut evaluation = Evaluation::new(seen, &invocation.policy.common.variables);
+    let mut evaluation = Evaluation::new(inputs, &invocation.policy.common.variables);
     let (Mutation::Apply(expression) | Mutation::Patch(expression)) = mutation;
     let value = evaluation.run(expression, &mut budget)??;
     let made = value.to_json().map_err(|error| error.to_string())?;
     let next = match mutation {
-        Mutation::Apply(_) => apply(invocation, &seen.object, made)?,
-        Mutation::Patch(_) => patch(&seen.object, &made)?,
+        Mutation::Apply(_) => apply(invocation, &inputs.seen.object, made)?,
+        Mutation::Patch(_) => patch(&inputs.seen.object, &made)?,
     };
     Ok(request.converted(&next, &invocation.served, request.served))
 }

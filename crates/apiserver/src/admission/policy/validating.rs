@@ -8,11 +8,12 @@ use setpoint_schema::Edit;
 use setpoint_schema::builtin::admissionregistration::Scope;
 use setpoint_schema::cel::{self, Budget};
 
-use super::{Binding, Common, inputs, namespace_seen, select, shown_name};
-use crate::admission::expression::{Evaluation, Expression, Inputs, Met};
+use super::{Binding, Bound, Common, inputs, namespace_seen, select, shown_name};
+use crate::admission::expression::{Evaluation, Expression, Inputs, Met, Seen};
 use crate::admission::notes::Notes;
 use crate::admission::pod_resources::items;
 use crate::admission::request::Request;
+use crate::registry::Served;
 
 /// Longest message that an expression may make. As upstream.
 const MESSAGE_BYTES_MAX: usize = 5 * 1024;
@@ -169,14 +170,13 @@ fn message<'a>(
 
 /// Lets policies judge an object.
 pub(in crate::admission) fn validate(
-    policies: &[Arc<Validating>],
-    bindings: &[Arc<Binding>],
+    policies: &[Bound<Validating>],
     request: &Request<'_>,
     object: Option<&Value>,
     old: Option<&Value>,
     notes: &mut Notes,
 ) -> Result<(), Box<Status>> {
-    let (invocations, wrong) = select(policies, bindings, request, object, old);
+    let (invocations, wrong) = select(policies, request, object, old);
     let mut denied: Option<(String, String)> = None;
     for one in wrong.iter().filter(|one| one.policy.strict) {
         let name = &one.policy.name;
@@ -198,8 +198,19 @@ pub(in crate::admission) fn validate(
     }
     let namespace = namespace_seen(request)?;
     let mut published: Vec<(String, String)> = Vec::new();
+    // Once for each version, however many policies look at it.
+    let mut versions: Vec<(&Arc<Served>, Arc<Seen>)> = Vec::new();
     for invocation in &invocations {
-        let inputs = inputs(invocation, request, object, old, &namespace);
+        let known = versions.iter().find(|(served, _)| Arc::ptr_eq(&served.kind, &invocation.served.kind));
+        let seen = match known {
+            Some((_, seen)) => Arc::clone(seen),
+            None => {
+                let seen = Seen::new(request, &invocation.served, object, old, &namespace);
+                versions.push((&invocation.served, Arc::clone(&seen)));
+                seen
+            }
+        };
+        let inputs = inputs(invocation, &seen);
         let judgement = invocation.policy.judge(&inputs);
         let (policy, binding) = (&invocation.policy.common.name, invocation.binding);
         let told = |message: &str| {

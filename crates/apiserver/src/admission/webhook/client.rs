@@ -114,15 +114,23 @@ impl Client {
         // One that was kept may have been closed by the other side meanwhile: then there is no answer, and a new one is
         // opened.
         while let Some(mut open) = self.take_idle() {
-            if let Ok(answer) = open.exchange(&self.request(path, body.clone())?).await {
-                self.keep(open);
-                return Ok(answer);
+            match open.exchange(&self.request(path, body.clone())?).await {
+                Ok(answer) => {
+                    self.keep(open);
+                    return Ok(answer);
+                }
+                Err(Broken::Before(_)) => {}
+                Err(Broken::Within(why)) => return Err(why),
             }
         }
         let mut open = self.open(server).await?;
-        let answer = open.exchange(&self.request(path, body)?).await?;
-        self.keep(open);
-        Ok(answer)
+        match open.exchange(&self.request(path, body)?).await {
+            Ok(answer) => {
+                self.keep(open);
+                Ok(answer)
+            }
+            Err(Broken::Before(why) | Broken::Within(why)) => Err(why),
+        }
     }
 
     fn take_idle(&self) -> Option<Open> {
@@ -215,15 +223,22 @@ impl Client {
     }
 }
 
+/// Where a connection broke: before the answer or within it.
+enum Broken {
+    Before(String),
+    Within(String),
+}
+
 impl Open {
-    async fn exchange(&mut self, request: &Request<Full<Bytes>>) -> Result<(StatusCode, Bytes), String> {
+    async fn exchange(&mut self, request: &Request<Full<Bytes>>) -> Result<(StatusCode, Bytes), Broken> {
         let Open { sender, driver } = self;
         let work = async {
-            let answer = sender.send_request(request.clone()).await.map_err(|error| cut_off(&error))?;
+            let answer = sender.send_request(request.clone()).await;
+            let answer = answer.map_err(|error| Broken::Before(cut_off(&error)))?;
             let code = answer.status();
             match Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await {
                 Ok(body) => Ok((code, body.to_bytes())),
-                Err(error) => Err(error.to_string()),
+                Err(error) => Err(Broken::Within(error.to_string())),
             }
         };
         tokio::pin!(work);
