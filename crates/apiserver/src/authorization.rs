@@ -19,7 +19,7 @@ use tokio::sync::watch;
 pub(crate) use asked::{Asked, Narrowed, What};
 pub(crate) use impersonation::impersonated;
 pub(crate) use policies::{Outcome, Policies};
-pub(crate) use rule::Rule;
+pub(crate) use rule::{Rule, uncovered};
 
 use crate::call::Call;
 use crate::definitions::follow;

@@ -48,9 +48,26 @@ pub(crate) async fn make_own_roles(server: &Inner) -> Result<(), Box<Status>> {
 async fn make_missing(server: &Inner, wanted: impl Fn() -> Vec<Wanted>) -> Result<(), Box<Status>> {
     let missing = || {
         let snapshot = server.store.snapshot();
-        wanted().into_iter().filter_map(|wanted| create(server, &snapshot, wanted)).collect()
+        wanted().into_iter().filter_map(|wanted| grant(server, &snapshot, wanted)).collect()
     };
     make(server, missing).await
+}
+
+/// The change that makes a role or a binding, or gives one what it lacks. What somebody added stays, and one that says so is left alone.
+fn grant(server: &Inner, snapshot: &Snapshot, wanted: Wanted) -> Option<Change> {
+    let served = server.registry.find(wanted.group, wanted.version, wanted.plural)?;
+    let (namespace, name) = place(&wanted.object);
+    let Some(found) = snapshot.get(&served.stored, namespace.as_deref(), &name) else {
+        return create(server, snapshot, wanted);
+    };
+    let mut object = objects::value(&found);
+    if object["metadata"]["annotations"].text(roles::AUTO_UPDATE) != "true"
+        || !roles::complete(&mut object, &wanted.object)
+    {
+        return None;
+    }
+    let key = objects::key(served, namespace.as_deref(), &name);
+    Some(objects::put_change(served, key, Expectation::Unchanged(found.revision()), &object))
 }
 
 /// Commits changes, as many at once as there may be.

@@ -347,3 +347,37 @@ async fn a_watch_ends_when_the_right_to_it_does() {
     let seen = tokio::time::timeout(minute, watching).await.expect("it ends at once");
     assert!(seen.contains("\"early\"") && !seen.contains("\"late\""), "{seen}");
 }
+
+#[tokio::test]
+async fn a_later_start_gives_default_roles_what_they_lack_and_keeps_what_was_added() {
+    let server = Server::start().await;
+    server.api.prepare_roles().await.unwrap();
+    let role = "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:controller:job-controller";
+    let binding = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/system:controller:job-controller";
+    let before = server.done("GET", role, Value::Null).await;
+    let own = json!({"apiGroups": ["example.com"], "resources": ["things"], "verbs": ["get"]});
+    let kept = before["rules"][0].clone();
+    server.done("PATCH", role, json!({"rules": [own, kept]})).await;
+    let ann = json!({"kind": "User", "name": "ann", "apiGroup": super::GROUP});
+    server.done("PATCH", binding, json!({"subjects": [ann]})).await;
+    server.api.prepare_roles().await.unwrap();
+    let after = server.done("GET", role, Value::Null).await;
+    let rules = after["rules"].as_array().unwrap();
+    assert_eq!(rules.len(), before["rules"].as_array().unwrap().len() + 1, "{after}");
+    assert!(rules.contains(&own) && before["rules"].as_array().unwrap().iter().all(|rule| rules.contains(rule)));
+    let subjects = server.done("GET", binding, Value::Null).await["subjects"].as_array().unwrap().len();
+    assert_eq!(subjects, 2, "ann and the controller");
+    let version = after["metadata"]["resourceVersion"].clone();
+    server.api.prepare_roles().await.unwrap();
+    assert_eq!(
+        server.done("GET", role, Value::Null).await["metadata"]["resourceVersion"],
+        version,
+        "nothing is lacking"
+    );
+    let left =
+        json!({"metadata": {"annotations": {"rbac.authorization.kubernetes.io/autoupdate": "false"}}, "rules": []});
+    server.done("PATCH", role, left).await;
+    server.api.prepare_roles().await.unwrap();
+    let alone = server.done("GET", role, Value::Null).await;
+    assert!(alone["rules"].as_array().is_none_or(Vec::is_empty), "{alone}");
+}

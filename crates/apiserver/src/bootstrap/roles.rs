@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
+use setpoint_schema::Edit;
 
 use super::Wanted;
-use crate::authorization::GROUP;
+use crate::authorization::{GROUP, Rule, uncovered};
 
 const ROLES: &str = include_str!("../../facts/roles.tsv");
 const BINDINGS: &str = include_str!("../../facts/role-bindings.tsv");
@@ -15,6 +16,9 @@ const OWN_BINDINGS: &str = include_str!("../../facts/own-role-bindings.tsv");
 /// The roles of controllers begin so: those of Kubernetes and our own.
 const CONTROLLER: &str = "system:controller:";
 const OWN_CONTROLLER: &str = "setpoint:controller:";
+
+/// Whether a later start may give a role or a binding what it lacks.
+pub(super) const AUTO_UPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
 
 /// The labels by which a role takes in the rules of others begin so.
 const AGGREGATE: &str = "rbac.authorization.k8s.io/aggregate-to-";
@@ -88,6 +92,29 @@ fn objects_of(roles: BTreeMap<(&'static str, &'static str), Role<'static>>, bind
     roles.chain(lines(bindings).map(binding)).collect()
 }
 
+/// Gives a stored role the rules that it lacks, or a binding its subjects; whether there were any. A role that takes in others is left
+/// to who keeps it up.
+pub(super) fn complete(stored: &mut Value, wanted: &Value) -> bool {
+    if stored.has("aggregationRule") {
+        return false;
+    }
+    let own = Rule::read_all(stored);
+    let own: Vec<&Rule> = own.iter().collect();
+    let is_covered = |rule: &Value| uncovered(&own, &[Rule::read(rule)]).is_empty();
+    let list = |object: &Value, field: &str| object[field].as_array().cloned().unwrap_or_default();
+    let rules: Vec<Value> = list(wanted, "rules").into_iter().filter(|rule| !is_covered(rule)).collect();
+    let present = list(stored, "subjects");
+    let subjects: Vec<Value> = list(wanted, "subjects").into_iter().filter(|it| !present.contains(it)).collect();
+    let is_changed = !rules.is_empty() || !subjects.is_empty();
+    for (field, missing) in [("rules", rules), ("subjects", subjects)] {
+        if !missing.is_empty() {
+            let all: Vec<Value> = list(stored, field).into_iter().chain(missing).collect();
+            stored.set(field, all);
+        }
+    }
+    is_changed
+}
+
 /// The rules of a role of the whole cluster that there is from the start.
 pub(super) fn rules_of(name: &str) -> Vec<Value> {
     roles(ROLES).remove(&("", name)).map(|role| role.rules).unwrap_or_default()
@@ -152,7 +179,7 @@ fn binding(line: &'static str) -> Wanted {
 fn metadata(namespace: &str, name: &str) -> Value {
     let mut metadata = json!({
         "name": name,
-        "annotations": {"rbac.authorization.kubernetes.io/autoupdate": "true"},
+        "annotations": {AUTO_UPDATE: "true"},
         "labels": {"kubernetes.io/bootstrapping": "rbac-defaults"},
     });
     if !namespace.is_empty() {
