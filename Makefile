@@ -20,6 +20,7 @@ tools: ## the real clients that tests use, by package name
 exhaust: ## every fault of every scenario of the controllers; takes long
 	SETPOINT_ALL_FAULTS=1 cargo test --release -p setpoint-controllers --test scenarios
 	SETPOINT_ALL_FAULTS=1 cargo test --release -p setpoint-scheduler --test faults
+	SETPOINT_ALL_FAULTS=1 cargo test --release -p setpoint-fleet --test scenarios
 
 clusters: ## ten thousand random clusters, on which the scheduler has to agree with a slow and obvious one
 	SETPOINT_CLUSTERS=10000 cargo test --release -p setpoint-scheduler --lib model

@@ -12,6 +12,7 @@ mod firmware;
 pub mod kinds;
 pub mod phase;
 pub mod rollout;
+pub mod tell;
 pub mod vehicle;
 mod version;
 pub mod view;

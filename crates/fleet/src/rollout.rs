@@ -21,7 +21,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use setpoint_api::labels::Selector;
 use setpoint_runtime::Key;
-use setpoint_runtime::cache::{Informer, Snapshot};
+use setpoint_runtime::cache::Informer;
 use setpoint_runtime::conditions::{self, State, Verdict};
 use setpoint_runtime::controller::{Action, Context, Error, Predicate};
 use setpoint_runtime::events::Recorder;
@@ -146,7 +146,8 @@ async fn reconcile(context: Context, key: Key, caches: Caches) -> Result<Action,
             return pend(&context, &rollout, "NoFirmware", why).await;
         }
     };
-    let newer = newer(&caches.rollouts.lister().snapshot(), &rollout, namespace);
+    let rollouts = caches.rollouts.lister().snapshot();
+    let newer = newer(rollouts.namespace(namespace).map(|other| &**other), &rollout);
     let now = context.clock().wall();
     let facts = Facts {
         terms: &terms,
@@ -274,16 +275,16 @@ fn whole(time: Timestamp) -> Time {
     Time(Timestamp::from_second(time.as_second()).unwrap_or(time))
 }
 
-fn created(rollout: &Rollout) -> Timestamp {
+/// When a rollout was made.
+pub(crate) fn created(rollout: &Rollout) -> Timestamp {
     rollout.metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0)
 }
 
-/// What younger rollouts of the namespace select. One that can't be read selects nothing.
-fn newer(rollouts: &Snapshot<Rollout>, rollout: &Rollout, namespace: &str) -> Vec<Selector> {
+/// What younger rollouts of the same namespace select. One that can't be read selects nothing.
+pub(crate) fn newer<'a>(rollouts: impl Iterator<Item = &'a Rollout>, rollout: &Rollout) -> Vec<Selector> {
     let age = |rollout: &Rollout| (created(rollout), rollout.name_any());
     let own = age(rollout);
-    let younger = rollouts.namespace(namespace).filter(|other| age(other) > own);
-    let younger = younger.filter(|other| other.metadata.deletion_timestamp.is_none());
+    let younger = rollouts.filter(|other| age(other) > own && other.metadata.deletion_timestamp.is_none());
     younger
         .filter_map(|other| terms::selector(other.spec.selector.as_ref()).ok())
         .map(|selector| selector.unwrap_or(Selector::everything()))

@@ -8,6 +8,8 @@ mod back_off;
 pub mod plan;
 mod status;
 
+use std::time::Duration;
+
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
@@ -28,6 +30,9 @@ pub const NAME: &str = "vehicle-controller";
 
 /// How many vehicles are worked on at once.
 const WORKERS: usize = 8;
+
+/// When to look again after a write that was for an older version of the vehicle, if the cache doesn't show a younger one before.
+const AGAIN: Duration = Duration::from_secs(1);
 
 pub(crate) fn add(wiring: &Wiring<'_>) -> Result<(), ManagerError> {
     let desk: Desk = wiring.desk(NAME)?;
@@ -71,6 +76,8 @@ async fn reconcile(
         match api.patch_status(key.name(), &params, &Patch::Apply(body)).await {
             Ok(_) => tell(&recorder, &vehicle, &plan),
             Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Action::done()),
+            // The hub was quicker, and what it wrote wakes this one. No failure that would slow others down.
+            Err(kube::Error::Api(status)) if status.code == 409 => return Ok(Action::requeue_after(AGAIN)),
             Err(error) => return Err(error.into()),
         }
     }
@@ -91,9 +98,9 @@ fn tell(recorder: &Recorder, vehicle: &VehicleView, plan: &Plan) {
     warn(recorder, about, "UpgradeFailed", "Upgrade", note);
 }
 
-fn until(context: &Context, wake: Timestamp) -> std::time::Duration {
+fn until(context: &Context, wake: Timestamp) -> Duration {
     // Times of objects have no fractions: a moment later it is surely reached.
-    context.clock().until(wake) + std::time::Duration::from_millis(1)
+    context.clock().until(wake) + Duration::from_millis(1)
 }
 
 fn firmware_key(firmware: &Firmware) -> Key {

@@ -81,7 +81,7 @@ async fn run(
 }
 
 /// A client for the API server of a kubeconfig, or of the usual places.
-async fn client(kubeconfig: Option<&PathBuf>) -> Result<Client, Failure> {
+pub async fn client(kubeconfig: Option<&PathBuf>) -> Result<Client, Failure> {
     let config = match kubeconfig {
         Some(file) => from_file(file).await?,
         None => kube::Config::infer().await.map_err(|error| {

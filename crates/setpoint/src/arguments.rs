@@ -21,6 +21,7 @@ Examples:
   setpoint up --nodes 3                    the same with three simulated nodes
   setpoint server --data-dir ./data        the API server alone
   setpoint controllers --kubeconfig FILE   the controllers alone, against any Kubernetes API server
+  setpoint fleet why car-7                 what holds a vehicle
   setpoint backup cluster.backup           keep a copy of a stopped server's data
   setpoint verify --data-dir ./data        check every record of a stopped server's data"
 )]
@@ -41,6 +42,8 @@ pub enum Command {
     Scheduler(SchedulerArguments),
     /// Run simulated nodes alone, against any Kubernetes API server
     Node(NodeArguments),
+    /// Tell how vehicles fare, why one is not there yet, and what a rollout would do
+    Fleet(FleetArguments),
     /// Check every record in the data directory of a stopped server
     Verify {
         #[command(flatten)]
@@ -182,6 +185,34 @@ pub struct NodeArguments {
     /// Where to serve /healthz, /readyz and /metrics
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:10248", value_parser = address)]
     pub listen: SocketAddr,
+}
+
+#[derive(Args)]
+pub struct FleetArguments {
+    #[command(subcommand)]
+    pub command: FleetCommand,
+    /// How to reach the API server [default: $KUBECONFIG or ~/.kube/config]
+    #[arg(long, value_name = "FILE", global = true)]
+    pub kubeconfig: Option<PathBuf>,
+    /// Whose vehicles
+    #[arg(long, short, value_name = "NAMESPACE", default_value = "default", global = true)]
+    pub namespace: String,
+}
+
+#[derive(Subcommand)]
+pub enum FleetCommand {
+    /// How many vehicles are where, which versions they run, and how far rollouts are
+    Status,
+    /// Why a vehicle is where it is, in one sentence
+    Why {
+        /// Its name
+        vehicle: String,
+    },
+    /// What a rollout would do from here: vehicles, bytes, time, and who can't get there
+    Plan {
+        /// Its name
+        rollout: String,
+    },
 }
 
 /// Which store keeps the objects.

@@ -4,6 +4,7 @@ mod alone;
 mod arguments;
 mod beside;
 mod failure;
+mod fleet;
 mod logging;
 mod maintenance;
 mod nearby;
@@ -69,6 +70,7 @@ async fn perform(command: Command) -> Result<(), Failure> {
         Command::Controllers(arguments) => alone::controllers(arguments).await,
         Command::Scheduler(arguments) => alone::scheduler(arguments).await,
         Command::Node(arguments) => alone::node(arguments).await,
+        Command::Fleet(arguments) => fleet::run(arguments).await,
         Command::Verify { data } => maintenance::verify(&data).await,
         Command::Backup { data, file } => maintenance::backup(&data, &file).await,
         Command::Restore { data, file } => maintenance::restore(&data, &file).await,

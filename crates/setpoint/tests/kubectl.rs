@@ -60,6 +60,7 @@ sessions! { kubectl_up ["up", "--nodes", "3"];
     deployment
     disruption
     endpoints
+    fleet
     jobs
     logs
     namespace
@@ -73,7 +74,9 @@ fn session(folder: &str, name: &str, command: &[&str]) {
     let work = home.path().join("work");
     std::fs::create_dir(&work).unwrap();
     let server = Server::start_as(command, &home.path().join("data"));
-    let search = format!("{}:{}", kubectl_folder().display(), std::env::var("PATH").unwrap_or_default());
+    let own = Path::new(env!("CARGO_BIN_EXE_setpoint")).parent().unwrap();
+    let path = std::env::var("PATH").unwrap_or_default();
+    let search = format!("{}:{}:{path}", kubectl_folder().display(), own.display());
     let environment = [
         ("PATH", search),
         ("HOME", work.display().to_string()),

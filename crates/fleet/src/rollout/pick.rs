@@ -80,16 +80,26 @@ pub fn pick<'a>(
     upto: usize,
     mut budget: Budget<'_>,
 ) -> Vec<&'a VehicleView> {
-    let mut is_picked = vec![false; tally.candidates.len()];
-    let mut picked = Vec::new();
-    for at in 0..=upto.min(terms.steps.len().saturating_sub(1)) {
+    if budget.is_spent() {
+        return Vec::new();
+    }
+    let members = members(uid, terms, tally, upto).into_iter().flatten();
+    members.filter(|vehicle| budget.take(vehicle)).take(TOLD_MAX).collect()
+}
+
+/// Who comes to each step up to one, which counts from 0, beside those that were told already.
+#[must_use]
+pub fn members<'a>(uid: &str, terms: &Terms, tally: &Tally<'a>, upto: usize) -> Vec<Vec<&'a VehicleView>> {
+    let mut is_member = vec![false; tally.candidates.len()];
+    let steps = 0..terms.steps.len().min(upto + 1);
+    let step = |at: usize| {
         let is_meant = |index: &usize| tally.candidates[*index].1 >> at & 1 == 1;
-        let already = (0..is_picked.len()).filter(|index| is_picked[*index]).filter(is_meant).count();
+        let already = (0..is_member.len()).filter(|index| is_member[*index]).filter(is_meant).count();
         let quota = tally.quota(&terms.steps, at).saturating_sub(already);
-        if quota == 0 || budget.is_spent() {
-            continue;
-        }
-        let mut group: Vec<usize> = (0..is_picked.len()).filter(|index| !is_picked[*index]).filter(is_meant).collect();
+        let mut group: Vec<usize> = match quota {
+            0 => Vec::new(),
+            _ => (0..is_member.len()).filter(|index| !is_member[*index]).filter(is_meant).collect(),
+        };
         if group.len() > quota {
             let mut ranked: Vec<_> =
                 group.iter().map(|index| (rank(uid, tally.candidates[*index].0), *index)).collect();
@@ -98,18 +108,10 @@ pub fn pick<'a>(
             ranked.sort_unstable();
             group = ranked.into_iter().map(|(_, index)| index).collect();
         }
-        for index in group {
-            if picked.len() == TOLD_MAX || budget.is_spent() {
-                break;
-            }
-            let vehicle = tally.candidates[index].0;
-            if budget.take(vehicle) {
-                is_picked[index] = true;
-                picked.push(vehicle);
-            }
-        }
-    }
-    picked
+        group.iter().for_each(|index| is_member[*index] = true);
+        group.into_iter().map(|index| tally.candidates[index].0).collect()
+    };
+    steps.map(step).collect()
 }
 
 /// The place of a vehicle in a rollout.

@@ -194,7 +194,7 @@ impl Case<'_> {
         let counts = &self.tally.counts;
         let total = self.terms.steps.len();
         let is_open = self.tally.is_open(&self.terms.steps, step - 1);
-        if !is_open && counts.in_progress == 0 && counts.succeeded + counts.failed > 0 {
+        if !is_open && counts.in_progress == 0 && self.is_short() {
             let message = format!(
                 "{} of {} have confirmed, and nobody is on the way",
                 counts.succeeded,
@@ -206,8 +206,13 @@ impl Case<'_> {
         if let Some(deadline) = deadline.filter(|deadline| self.now >= *deadline) {
             return self.fail(STEP_DEADLINE, format!("step {step} was to be done at {deadline}"));
         }
-        let message = format!("step {step} of {total}: {} of {} have confirmed", counts.succeeded, counts.released);
-        let base = Decision { reason: "Step", message, wake: deadline, act: Act::Release(step - 1), ..base };
+        let (reason, message) = match is_open || counts.in_progress > 0 {
+            true => {
+                ("Step", format!("step {step} of {total}: {} of {} have confirmed", counts.succeeded, counts.released))
+            }
+            false => ("Offline", format!("step {step} of {total}: none of its vehicles can be reached")),
+        };
+        let base = Decision { reason, message, wake: deadline, act: Act::Release(step - 1), ..base };
         match &self.terms.window {
             Some(window) if is_open && !window.contains(self.now) => {
                 let opens = window.opens_at(self.now);
@@ -242,12 +247,19 @@ impl Case<'_> {
         Decision { course: Course::Completed, reason: "Completed", message, ..base }
     }
 
-    /// Whether all of a step's vehicles were told, and enough of them have confirmed.
+    /// Whether all of a step's vehicles that can be reached were told, and enough of them have confirmed. A step of which nobody can be
+    /// reached has shown nothing, so the next one waits.
     fn is_reached(&self, step: usize) -> bool {
+        let group = self.tally.steps[step - 1];
+        let has_shown = group.told > 0 || group.eligible == 0 || step == self.terms.steps.len();
+        has_shown && !self.tally.is_open(&self.terms.steps, step - 1) && !self.is_short()
+    }
+
+    /// Whether too few of those that were told and can be reached have confirmed.
+    fn is_short(&self) -> bool {
         let counts = &self.tally.counts;
         let reachable = counts.succeeded + counts.failed + counts.in_progress;
-        let threshold = i64::try_from(self.terms.threshold).unwrap_or(100);
-        !self.tally.is_open(&self.terms.steps, step - 1) && counts.succeeded * 100 >= threshold * reachable
+        counts.succeeded * 100 < i64::try_from(self.terms.threshold).unwrap_or(100) * reachable
     }
 
     /// Why a pause stays until the spec changes.

@@ -208,6 +208,10 @@ fn one_of_many_may_be_chance() {
 fn those_who_are_offline_are_told_when_they_are_back_and_hold_up_no_step() {
     let steps = json!({"steps": [{"limit": 1}]});
     given(steps.clone(), "soccc").check("Progressing 2 Step +3");
+    // But nothing is known of a step of which nobody can be reached.
+    given(json!({"steps": [{"limit": 1}]}), "oooo").check("Progressing 1 Offline +0");
+    let odd = json!({"steps": [{"limit": 1}, {"selector": {"matchLabels": {"region": "odd"}}}]});
+    given(odd, "socoo").check("Progressing 2 Offline +0");
     let waiting = given(json!({}), "ssso").check("Progressing 1 Offline +0");
     assert_eq!(waiting.wake, Some(at("2026-06-08T12:00:00Z")));
     given(json!({}), "sssl").check("Progressing 1 Offline +0");

@@ -1,0 +1,29 @@
+//! `setpoint fleet`: how vehicles fare, why one is not there yet, and what a rollout would do.
+
+use k8s_openapi::jiff::Timestamp;
+use setpoint_fleet::tell::Fleet;
+
+use crate::alone;
+use crate::arguments::{FleetArguments, FleetCommand};
+use crate::failure::{Failure, say};
+
+/// Reads the fleet and tells what was asked.
+pub async fn run(arguments: FleetArguments) -> Result<(), Failure> {
+    let (namespace, now) = (&arguments.namespace, Timestamp::now());
+    let client = alone::client(arguments.kubeconfig.as_ref()).await?;
+    let fleet = Fleet::read(&client, namespace).await.map_err(|error| {
+        Failure::new("can't read the fleet", error)
+            .hint("`setpoint up` serves its kinds, unless its controllers are off")
+    })?;
+    let text = match &arguments.command {
+        FleetCommand::Status => fleet.overview(),
+        FleetCommand::Why { vehicle } => fleet.why(vehicle, now).ok_or_else(|| {
+            Failure::new(format!("can't tell why {vehicle}"), format!("there is no such vehicle in {namespace}"))
+        })?,
+        FleetCommand::Plan { rollout } => {
+            fleet.forecast(rollout, now).map_err(|why| Failure::new(format!("can't plan {rollout}"), why))?
+        }
+    };
+    say(text.trim_end());
+    Ok(())
+}
