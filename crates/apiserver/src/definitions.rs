@@ -3,7 +3,7 @@
 //! Serving doesn't wait for any of this: [`crate::registry::Kinds`] derives what is served from the same definitions. What
 //! runs here only writes down what is so, and starts from what is stored, never from an event.
 
-mod api_services;
+pub(crate) mod api_services;
 mod cleanup;
 mod conditions;
 mod definition;

@@ -7,6 +7,7 @@ use setpoint_api::{GroupResource, Status};
 use setpoint_schema::Edit;
 use setpoint_store::{Query, Selection, WatchError};
 
+use crate::conditions;
 use crate::definitions::{RETRY_AFTER, change_status, follow, ignore_gone};
 use crate::objects;
 use crate::server::Inner;
@@ -47,9 +48,9 @@ async fn tell(server: &Inner) -> Result<(), Box<Status>> {
         let schema = objects::value(&schema);
         let level = schema["spec"]["priorityLevelConfiguration"].text("name");
         let wanted = dangling(level, snapshot.get(&LEVELS, None, level).is_some());
-        if !has(&schema, &wanted) {
+        if !conditions::has(&schema, &wanted) {
             let now = server.clock.timestamp();
-            let mut change = |schema: &mut Value| set(schema, &wanted, &now);
+            let mut change = |schema: &mut Value| conditions::set(schema, &wanted, &now);
             ignore_gone(change_status(server, &SCHEMAS, schema["metadata"].text("name"), &mut change).await)?;
         }
     }
@@ -67,28 +68,6 @@ fn dangling(level: &str, is_there: bool) -> Value {
             json!({"type": "Dangling", "status": "True", "reason": "NotFound", "message": message})
         }
     }
-}
-
-fn conditions(object: &Value) -> &[Value] {
-    object["status"]["conditions"].as_array().map_or(&[], Vec::as_slice)
-}
-
-/// Whether an object has a condition that says this.
-fn has(object: &Value, wanted: &Value) -> bool {
-    let same = |found: &Value| ["type", "status", "reason", "message"].iter().all(|name| found[name] == wanted[name]);
-    conditions(object).iter().any(same)
-}
-
-/// Puts a condition in place of the one of its type. Its time is that of the last change of its status.
-fn set(object: &mut Value, wanted: &Value, now: &str) {
-    let mut all = conditions(object).to_vec();
-    let before = all.iter().position(|condition| condition["type"] == wanted["type"]);
-    let mut condition = wanted.clone();
-    let since = before.map(|at| all.remove(at)).filter(|old| old["status"] == wanted["status"]);
-    let since = since.and_then(|old| old["lastTransitionTime"].as_str().map(str::to_owned));
-    condition.set("lastTransitionTime", since.unwrap_or_else(|| now.to_owned()));
-    all.push(condition);
-    object.ensure("status").set("conditions", all);
 }
 
 #[cfg(test)]

@@ -10,10 +10,12 @@
 mod admission;
 mod allocation;
 mod answer;
+mod api_service_availability;
 mod authorization;
 mod bootstrap;
 mod call;
 mod compression;
+mod conditions;
 mod content;
 mod continuation;
 mod definitions;

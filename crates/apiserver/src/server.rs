@@ -143,13 +143,14 @@ impl ApiServer {
     /// Keeps in order what the server itself answers for, definitions of custom kinds first of all, until it stops. Run
     /// beside the service, once for each.
     pub fn tend(&self) -> impl Future<Output = ()> + Send + use<> {
-        let [definitions, schemas, events, access] = [(); 4].map(|()| Arc::clone(&self.inner));
+        let [definitions, schemas, events, access, api_services] = [(); 5].map(|()| Arc::clone(&self.inner));
         async {
             tokio::join!(
                 crate::definitions::run(definitions),
                 crate::flow_schemas::run(schemas),
                 crate::event_expiry::run(events),
-                crate::authorization::run(access)
+                crate::authorization::run(access),
+                crate::api_service_availability::run(api_services)
             )
             .0
         }

@@ -20,7 +20,7 @@ pub(super) static RESOURCE: LazyLock<GroupResource> =
     LazyLock::new(|| GroupResource::new("apiregistration.k8s.io", "apiservices"));
 
 /// Says that an object is kept in order by the server.
-const MANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
+pub(crate) const MANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
 
 /// Groups of custom kinds come after all others.
 const CUSTOM_GROUP_PRIORITY: i64 = 1000;
