@@ -183,8 +183,11 @@ impl Agent {
     }
 
     /// A new session begins: its number, which has to be kept before it is said.
-    pub fn next_epoch(&mut self) -> u64 {
-        self.journal.epoch += 1;
+    ///
+    /// It follows the clock, so that a vehicle which lost its journal isn't taken for one of the past.
+    pub fn next_epoch(&mut self, now: Timestamp) -> u64 {
+        let seconds = u64::try_from(now.as_second()).unwrap_or_default();
+        self.journal.epoch = (self.journal.epoch + 1).max(seconds);
         self.journal.epoch
     }
 

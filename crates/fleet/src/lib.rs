@@ -9,6 +9,7 @@
 //! Start at [`kinds`], then [`vehicle::plan`] and [`rollout::plan`], which decide.
 
 mod firmware;
+pub mod hub;
 pub mod kinds;
 pub mod phase;
 pub mod rollout;

@@ -195,7 +195,8 @@ impl Device {
     fn hear(&mut self, heard: Heard) -> Result<Option<Event>, String> {
         Ok(match heard {
             Heard::Opening(reply) => {
-                self.agent.next_epoch();
+                let now = self.now();
+                self.agent.next_epoch(now);
                 self.keep()?;
                 // The link is gone if nobody takes it; then there is no session either.
                 let _ = reply.send(self.agent.hello());

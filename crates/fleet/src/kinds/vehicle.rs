@@ -116,6 +116,9 @@ pub struct VehicleStatus {
     /// The version of the agent on the vehicle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_version: Option<String>,
+    /// The session that it speaks over, or spoke over last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<Session>,
     /// The identification of its software by UN R156.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rxswin: Option<String>,
@@ -173,6 +176,16 @@ pub struct Retry {
     pub last_reason: String,
     /// Why the last one failed, in a sentence.
     pub last_message: String,
+}
+
+/// A session of a vehicle with a hub.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Session {
+    /// The hub's name.
+    pub hub: String,
+    /// Grows with each session of the vehicle: of two hubs that claim it, the one with the higher one is right.
+    pub epoch: i64,
 }
 
 /// The two places for firmware.

@@ -1,0 +1,250 @@
+//! The hub behind sockets: TLS with a certificate on both ends, WebSockets, long polls, and firmware.
+
+mod budget;
+mod depot;
+mod poll;
+mod socket;
+
+use std::convert::Infallible;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
+use setpoint_fleet_protocol::Party;
+use setpoint_runtime::manager::{Lifecycle, RunError, Runnable};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+
+use super::Hub;
+use depot::Depot;
+use poll::Polls;
+
+/// Handshakes at once: each takes half a millisecond of a processor, and a whole fleet may come back at the same moment.
+const HANDSHAKES: usize = 64;
+
+/// How long a handshake may take, its wait for a place included.
+const HANDSHAKE_LIMIT: Duration = Duration::from_secs(20);
+
+/// How long a connection may take for the header of a request.
+const HEADER_LIMIT: Duration = Duration::from_secs(60);
+
+/// Most connections. A process has seldom more files than this.
+const CONNECTIONS_MAX: usize = 100_000;
+
+/// The pause after a connection could not be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// What an answer carries.
+pub type Body = BoxBody<Bytes, std::io::Error>;
+
+/// How a hub is reached.
+pub struct Front {
+    /// Where it listens.
+    pub listener: TcpListener,
+    /// Its own certificate and key, and whose certificates vehicles have.
+    pub credentials: Credentials,
+    /// Where firmware is that it hands out itself: files named by their SHA-256.
+    pub firmware: Option<PathBuf>,
+    /// Bytes of firmware a second, over all vehicles; none for as fast as it goes.
+    pub bytes_per_second: Option<u64>,
+}
+
+/// Certificates in PEM.
+#[derive(Clone)]
+pub struct Credentials {
+    /// The hub's certificate.
+    pub certificate: String,
+    /// Its key.
+    pub key: String,
+    /// The authority of vehicles' certificates.
+    pub authority: String,
+}
+
+impl Credentials {
+    fn config(&self) -> Result<ServerConfig, rustls::Error> {
+        let wrong = |what: &str| rustls::Error::General(format!("the {what} is no PEM"));
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(self.certificate.as_bytes()).collect();
+        let chain = chain.map_err(|_| wrong("certificate"))?;
+        let key = PrivateKeyDer::from_pem_slice(self.key.as_bytes()).map_err(|_| wrong("key"))?;
+        let mut roots = RootCertStore::empty();
+        for authority in CertificateDer::pem_slice_iter(self.authority.as_bytes()) {
+            roots.add(authority.map_err(|_| wrong("authority"))?)?;
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+            .build()
+            .map_err(|error| rustls::Error::General(error.to_string()))?;
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])?
+            .with_client_cert_verifier(clients)
+            .with_single_cert(chain, key)?;
+        // Tickets let vehicles come back without the costly half of a handshake; one is enough.
+        config.ticketer = rustls::crypto::ring::Ticketer::new()?;
+        config.send_tls13_tickets = 1;
+        Ok(config)
+    }
+}
+
+/// A hub that listens, for a manager to run.
+pub struct Server {
+    hub: Hub,
+    front: Front,
+}
+
+impl Server {
+    /// A hub that listens.
+    #[must_use]
+    pub fn new(hub: Hub, front: Front) -> Server {
+        Server { hub, front }
+    }
+}
+
+impl Runnable for Server {
+    fn name(&self) -> &str {
+        "fleet-hub-server"
+    }
+
+    fn needs_leadership(&self) -> bool {
+        false
+    }
+
+    fn run(self: Box<Self>, lifecycle: Lifecycle) -> BoxFuture<'static, Result<(), RunError>> {
+        Box::pin(async move {
+            let config = self.front.credentials.config()?;
+            let desk = Arc::new(Desk {
+                depot: Depot::new(self.front.firmware, self.front.bytes_per_second),
+                polls: Polls::default(),
+                hub: self.hub,
+            });
+            // Before that nobody could be told anything.
+            tokio::select! {
+                biased;
+                () = lifecycle.draining() => return Ok(()),
+                () = desk.hub.until_ready() => {}
+            }
+            lifecycle.ready();
+            let mut connections = JoinSet::new();
+            tokio::select! {
+                biased;
+                () = lifecycle.draining() => {}
+                () = accept(&self.front.listener, TlsAcceptor::from(Arc::new(config)), &desk, &mut connections) => {}
+            }
+            drop(self.front.listener);
+            // Vehicles have been told goodbye; who doesn't go is left.
+            let _ = timeout(Duration::from_secs(1), async { while connections.join_next().await.is_some() {} }).await;
+            connections.shutdown().await;
+            Ok(())
+        })
+    }
+}
+
+/// What requests are answered from.
+struct Desk {
+    hub: Hub,
+    depot: Depot,
+    polls: Polls,
+}
+
+async fn accept(listener: &TcpListener, tls: TlsAcceptor, desk: &Arc<Desk>, connections: &mut JoinSet<()>) {
+    let (places, handshakes) = (Arc::new(Semaphore::new(CONNECTIONS_MAX)), Arc::new(Semaphore::new(HANDSHAKES)));
+    loop {
+        while connections.try_join_next().is_some() {}
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::debug!(%error, "a connection could not be accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let Ok(place) = places.clone().try_acquire_owned() else { continue };
+        connections.spawn(serve(stream, tls.clone(), handshakes.clone(), desk.clone(), place));
+    }
+}
+
+async fn serve(
+    stream: TcpStream,
+    tls: TlsAcceptor,
+    handshakes: Arc<Semaphore>,
+    desk: Arc<Desk>,
+    _place: OwnedSemaphorePermit,
+) {
+    let _ = stream.set_nodelay(true);
+    let handshake = async {
+        let _turn = handshakes.acquire().await.ok()?;
+        tls.accept(stream).await.ok()
+    };
+    let Ok(Some(stream)) = timeout(HANDSHAKE_LIMIT, handshake).await else { return };
+    let Some(party) = party(&stream) else { return };
+    // Left to the end of this task: an upgraded connection lives in it, not in one of its own.
+    let (upgraded_in, mut upgraded) = tokio::sync::mpsc::channel(1);
+    let service = service_fn(|request| {
+        let (desk, party, upgraded) = (desk.clone(), party.clone(), upgraded_in.clone());
+        async move { Ok::<_, Infallible>(answer(&desk, &party, request, upgraded).await) }
+    });
+    let connection = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_LIMIT)
+        .max_buf_size(16 * 1024)
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades();
+    if connection.await.is_err() {
+        return;
+    }
+    if let Ok(upgrading) = upgraded.try_recv() {
+        socket::session(&desk.hub, party, upgrading).await;
+    }
+}
+
+/// Who the certificate of a connection is for.
+fn party(stream: &tokio_rustls::server::TlsStream<TcpStream>) -> Option<Party> {
+    let certificate = stream.get_ref().1.peer_certificates()?.first()?;
+    let (_, parsed) = x509_parser::parse_x509_certificate(certificate).ok()?;
+    let subject = parsed.subject();
+    let name = subject.iter_common_name().last()?.as_str().ok()?;
+    let organizations: Vec<&str> = subject.iter_organization().filter_map(|value| value.as_str().ok()).collect();
+    Party::of(name, &organizations)
+}
+
+async fn answer(
+    desk: &Desk,
+    party: &Party,
+    request: Request<Incoming>,
+    upgraded: tokio::sync::mpsc::Sender<hyper::upgrade::OnUpgrade>,
+) -> Response<Body> {
+    let path = request.uri().path();
+    match (request.method(), path) {
+        (&Method::GET, "/v1/connect") => socket::upgrade(request, &upgraded),
+        (&Method::POST, "/v1/poll") => poll::answer(&desk.hub, &desk.polls, party, request).await,
+        (&Method::GET | &Method::HEAD, _) if path.starts_with(depot::PATH) => {
+            depot::answer(desk, party, &request).await
+        }
+        _ => plain(StatusCode::NOT_FOUND, "there is nothing here"),
+    }
+}
+
+/// An answer in words.
+fn plain(status: StatusCode, text: impl Into<String>) -> Response<Body> {
+    let mut response = Response::new(full(text.into()));
+    *response.status_mut() = status;
+    response
+}
+
+fn full(bytes: impl Into<Bytes>) -> Body {
+    Full::new(bytes.into()).map_err(|never| match never {}).boxed()
+}
