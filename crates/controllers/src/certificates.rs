@@ -17,7 +17,7 @@ use setpoint_runtime::controller::{Action, Context, Error};
 use setpoint_runtime::manager::ManagerError;
 use setpoint_runtime::retry;
 
-use self::request::{Asked, CLIENT, NODE_CLIENT, NODE_SERVING, UNKNOWN};
+use self::request::{Asked, CLIENT, GATEWAY, HUB, NODE_CLIENT, NODE_SERVING, UNKNOWN, VEHICLE};
 use crate::Wiring;
 
 /// Makes a certificate, in PEM, of what was asked for.
@@ -132,7 +132,8 @@ fn is_unanswered(error: &kube::Error) -> bool {
 
 async fn sign(context: Context, requests: Informer<Request>, signer: Signer, key: Key) -> Result<Action, Error> {
     let Some(request) = context.read(&requests, &key) else { return Ok(Action::done()) };
-    let is_ours = [CLIENT, NODE_CLIENT, NODE_SERVING, UNKNOWN].contains(&request.spec.signer_name.as_str());
+    let ours = [CLIENT, NODE_CLIENT, NODE_SERVING, UNKNOWN, VEHICLE, GATEWAY, HUB];
+    let is_ours = ours.contains(&request.spec.signer_name.as_str());
     let is_approved = has(&request, "Approved") && !has(&request, "Denied");
     if !is_ours || !is_approved || has(&request, "Failed") || is_issued(&request) {
         return Ok(Action::done());

@@ -14,6 +14,12 @@ pub const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
 pub const NODE_CLIENT: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 /// For what nodes serve.
 pub const NODE_SERVING: &str = "kubernetes.io/kubelet-serving";
+/// For vehicles as clients of the hub and of the API server.
+pub const VEHICLE: &str = "fleet.setpoint.dev/vehicle";
+/// For gateways, which speak for vehicles.
+pub const GATEWAY: &str = "fleet.setpoint.dev/gateway";
+/// For what the hub serves.
+pub const HUB: &str = "fleet.setpoint.dev/hub";
 /// For whatever is asked; nobody promises that it is trusted anywhere.
 pub const UNKNOWN: &str = "kubernetes.io/legacy-unknown";
 
@@ -64,6 +70,9 @@ impl Asked {
             NODE_CLIENT => self.not_for_node_client(),
             NODE_SERVING => self.not_for_node_serving(),
             CLIENT => self.not_for_client(),
+            VEHICLE => self.not_for_fleet("system:vehicle:", "system:vehicles"),
+            GATEWAY => self.not_for_fleet("system:vehicle-gateway:", "system:vehicle-gateways"),
+            HUB => self.not_for_hub(),
             _ => None,
         }
     }
@@ -117,6 +126,34 @@ impl Asked {
         (!has_it).then(|| "missing required usage for client certificate: client auth".to_owned())
     }
 
+    fn not_for_fleet(&self, name: &str, organization: &str) -> Option<String> {
+        let why = if self.organizations != [organization] {
+            format!("subject organization is not {organization}")
+        } else if !self.common_name.starts_with(name) {
+            format!("subject common name does not begin with {name}")
+        } else if self.names + self.emails + self.addresses + self.uris > 0 {
+            "subjectAltNames are not allowed".to_owned()
+        } else if !self.has_usages("client auth") {
+            "usages did not match [client auth digital signature]".to_owned()
+        } else {
+            return None;
+        };
+        Some(why)
+    }
+
+    fn not_for_hub(&self) -> Option<String> {
+        let why = if self.organizations != ["system:fleet-hubs"] {
+            "subject organization is not system:fleet-hubs"
+        } else if self.names == 0 && self.addresses == 0 {
+            "DNS or IP subjectAltName is required"
+        } else if !self.has_usages("server auth") {
+            "usages did not match [digital signature server auth]"
+        } else {
+            return None;
+        };
+        Some(why.to_owned())
+    }
+
     /// Whether the usages are a signature, this, and perhaps encipherment of keys.
     fn has_usages(&self, purpose: &str) -> bool {
         let rest: Vec<_> = self.usages.iter().filter(|usage| *usage != "key encipherment").collect();
@@ -136,6 +173,32 @@ mod tests {
             organizations: vec!["system:nodes".to_owned()],
             usages: usages.iter().map(|usage| (*usage).to_owned()).collect(),
             ..Asked::default()
+        }
+    }
+
+    #[test]
+    fn signers_of_the_fleet_grant_what_they_are_for() {
+        let client = ["client auth", "digital signature"];
+        let of = |name: &str, organization: &str, usages: &[&str]| Asked {
+            common_name: name.to_owned(),
+            organizations: vec![organization.to_owned()],
+            ..node(usages)
+        };
+        let vehicle = || of("system:vehicle:fleet:v-1", "system:vehicles", &client);
+        let hub = || of("hub", "system:fleet-hubs", &["digital signature", "server auth"]);
+        for (signer, asked, is_granted) in [
+            (VEHICLE, vehicle(), true),
+            (VEHICLE, of("system:vehicle:fleet:v-1", "system:masters", &client), false),
+            (VEHICLE, of("kubernetes-admin", "system:vehicles", &client), false),
+            (VEHICLE, Asked { names: 1, ..vehicle() }, false),
+            (VEHICLE, of("system:vehicle:fleet:v-1", "system:vehicles", &["server auth", "digital signature"]), false),
+            (GATEWAY, vehicle(), false),
+            (GATEWAY, of("system:vehicle-gateway:fleet:depot", "system:vehicle-gateways", &client), true),
+            (HUB, Asked { addresses: 1, ..hub() }, true),
+            (HUB, hub(), false),
+            (HUB, Asked { addresses: 1, ..of("hub", "system:fleet-hubs", &client) }, false),
+        ] {
+            assert_eq!(asked.refusal(signer).is_none(), is_granted, "{signer} {asked:?}");
         }
     }
 

@@ -1,0 +1,66 @@
+//! What a vehicle may do by being one: read itself, say how it is, and read the firmware that it is to run. Nothing else.
+//!
+//! No binding says so: there would have to be one for each vehicle. It is to vehicles what the node authorizer is to nodes.
+
+use serde_json::Value;
+use setpoint_api::GroupResource;
+use setpoint_store::Store;
+
+use super::{Asked, What};
+use crate::user::User;
+
+const GROUP: &str = "fleet.setpoint.dev";
+
+/// The group of all vehicles.
+const VEHICLES: &str = "system:vehicles";
+
+/// What the name of a vehicle as a user begins with: namespace and name follow.
+const VEHICLE: &str = "system:vehicle:";
+
+/// The hub's account. It acts as vehicles, and as nobody else.
+const HUB: &str = "system:serviceaccount:kube-system:fleet-hub";
+
+/// Whether somebody may do something by being a vehicle, or by being the hub that speaks for vehicles.
+pub(super) fn allows(store: &Store, user: &User, asked: &Asked<'_>) -> bool {
+    let What::Resource { group, resource, subresource, namespace, name } = asked.what else { return false };
+    if user.name == HUB && asked.verb == "impersonate" && group.is_empty() && subresource.is_empty() {
+        return match resource {
+            "users" => own_of(name).is_some(),
+            "groups" => name == VEHICLES,
+            _ => false,
+        };
+    }
+    let Some((own_namespace, own_name)) = own_of(&user.name) else { return false };
+    let is_vehicle = user.groups.iter().any(|group| group == VEHICLES);
+    if !is_vehicle || group != GROUP || namespace != own_namespace {
+        return false;
+    }
+    match (resource, subresource, asked.verb) {
+        ("vehicles", "", "get" | "list" | "watch") | ("vehicles", "status", "get" | "patch") => name == own_name,
+        ("firmwares", "", "get") => is_named_by(store, own_namespace, own_name, name),
+        _ => false,
+    }
+}
+
+/// The namespace and name of a vehicle, from its name as a user.
+fn own_of(user: &str) -> Option<(&str, &str)> {
+    let (namespace, name) = user.strip_prefix(VEHICLE)?.split_once(':')?;
+    (!namespace.is_empty() && !name.is_empty() && !name.contains(':')).then_some((namespace, name))
+}
+
+/// Whether a vehicle's spec, or the task that it was given, names this firmware.
+fn is_named_by(store: &Store, namespace: &str, vehicle: &str, firmware: &str) -> bool {
+    let vehicles = GroupResource::new(GROUP, "vehicles");
+    let Some(object) = store.snapshot().get(&vehicles, Some(namespace), vehicle) else { return false };
+    let Ok(vehicle) = serde_json::from_slice::<Value>(object.json()) else { return false };
+    let versions = [&vehicle["spec"]["firmwareVersion"], &vehicle["status"]["task"]["firmwareVersion"]];
+    versions.into_iter().filter_map(Value::as_str).any(|version| name_of(version) == firmware)
+}
+
+/// The name of the object of a version.
+fn name_of(version: &str) -> String {
+    version.to_ascii_lowercase().replace(['+', '_'], "-")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,134 @@
+//! A vehicle's certificate reaches what is its own, and nothing beside it.
+
+use http::{Method, Request};
+use serde_json::{Value, json};
+
+use crate::body::full;
+use crate::testing::Server;
+
+const ALL: &str = "/apis/fleet.setpoint.dev/v1alpha1";
+const OWN: &str = "/apis/fleet.setpoint.dev/v1alpha1/namespaces/default/vehicles/v-1";
+
+/// Asks as somebody, for whom the administrator acts.
+async fn ask(server: &Server, user: &str, groups: &[&str], method: &str, path: &str) -> u16 {
+    let body = match method {
+        "PATCH" => json!({"status": {"firmwareVersion": "1.0"}}),
+        "POST" => json!({"metadata": {"name": "v-9"}, "spec": {}}),
+        _ => Value::Null,
+    };
+    let mut request = Request::new(full(if body.is_null() { String::new() } else { body.to_string() }));
+    *request.method_mut() = Method::from_bytes(method.as_bytes()).unwrap();
+    *request.uri_mut() = path.parse().unwrap();
+    let media = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+    let headers = request.headers_mut();
+    headers.insert("content-type", media.parse().unwrap());
+    headers.insert("impersonate-user", user.parse().unwrap());
+    for group in groups {
+        headers.append("impersonate-group", group.parse().unwrap());
+    }
+    server.ask(request).await.0
+}
+
+fn definition(kind: &str, plural: &str) -> Value {
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let version = json!({
+        "name": "v1alpha1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema},
+        "subresources": {"status": {}},
+    });
+    let names = json!({"kind": kind, "plural": plural, "singular": kind.to_lowercase()});
+    json!({
+        "metadata": {"name": format!("{plural}.fleet.setpoint.dev")},
+        "spec": {"group": "fleet.setpoint.dev", "scope": "Namespaced", "names": names, "versions": [version]},
+    })
+}
+
+async fn fleet() -> Server {
+    let server = Server::start().await;
+    for (kind, plural) in [("Vehicle", "vehicles"), ("Firmware", "firmwares")] {
+        let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+        server.done("POST", path, definition(kind, plural)).await;
+    }
+    let object = |kind: &str, name: &str, spec: Value| json!({"apiVersion": "fleet.setpoint.dev/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec});
+    for name in ["v-1", "v-2"] {
+        let vehicle = object("Vehicle", name, json!({"firmwareVersion": "2.0+HW_b"}));
+        server.done("POST", &format!("{ALL}/namespaces/default/vehicles"), vehicle).await;
+    }
+    for name in ["2.0-hw-b", "3.0"] {
+        server.done("POST", &format!("{ALL}/namespaces/default/firmwares"), object("Firmware", name, json!({}))).await;
+    }
+    server
+}
+
+#[tokio::test]
+async fn a_vehicle_may_do_this_and_nothing_else() {
+    let server = fleet().await;
+    for (method, path, expected) in [
+        ("GET", OWN.to_owned(), 200),
+        ("GET", format!("{OWN}/status"), 200),
+        ("PATCH", format!("{OWN}/status"), 200),
+        ("GET", format!("{ALL}/namespaces/default/vehicles?fieldSelector=metadata.name%3Dv-1"), 200),
+        ("GET", format!("{ALL}/namespaces/default/firmwares/2.0-hw-b"), 200),
+        // Itself, but for what it says of itself.
+        ("PATCH", OWN.to_owned(), 403),
+        ("PUT", OWN.to_owned(), 403),
+        ("PUT", format!("{OWN}/status"), 403),
+        ("DELETE", OWN.to_owned(), 403),
+        // Others.
+        ("GET", format!("{ALL}/namespaces/default/vehicles/v-2"), 403),
+        ("PATCH", format!("{ALL}/namespaces/default/vehicles/v-2/status"), 403),
+        ("GET", format!("{ALL}/namespaces/default/vehicles"), 403),
+        ("GET", format!("{ALL}/vehicles"), 403),
+        ("GET", format!("{ALL}/namespaces/default/vehicles?watch=1"), 403),
+        ("GET", format!("{ALL}/namespaces/default/vehicles?fieldSelector=metadata.name%3Dv-2"), 403),
+        ("GET", format!("{ALL}/namespaces/other/vehicles/v-1"), 403),
+        ("PATCH", format!("{ALL}/namespaces/other/vehicles/v-1/status"), 403),
+        ("POST", format!("{ALL}/namespaces/default/vehicles"), 403),
+        ("DELETE", format!("{ALL}/namespaces/default/vehicles"), 403),
+        // Firmware that isn't for it.
+        ("GET", format!("{ALL}/namespaces/default/firmwares/3.0"), 403),
+        ("GET", format!("{ALL}/namespaces/default/firmwares"), 403),
+        ("PATCH", format!("{ALL}/namespaces/default/firmwares/2.0-hw-b"), 403),
+        ("PATCH", format!("{ALL}/namespaces/default/firmwares/2.0-hw-b/status"), 403),
+        // The rest of the cluster.
+        ("GET", "/api/v1/namespaces/default/secrets".to_owned(), 403),
+        ("GET", "/api/v1/nodes".to_owned(), 403),
+        ("POST", "/api/v1/namespaces/default/configmaps".to_owned(), 403),
+        ("POST", "/apis/certificates.k8s.io/v1/certificatesigningrequests".to_owned(), 403),
+    ] {
+        let code = ask(&server, "system:vehicle:default:v-1", &["system:vehicles"], method, &path).await;
+        assert_eq!(code, expected, "{method} {path}");
+    }
+}
+
+#[tokio::test]
+async fn a_name_without_the_group_or_the_group_without_a_name_is_nothing() {
+    let server = fleet().await;
+    for (user, groups) in [
+        ("system:vehicle:default:v-1", &[][..]),
+        ("system:vehicle:default:v-2", &["system:vehicles"]),
+        ("system:vehicle:default", &["system:vehicles"]),
+        ("system:vehicle:default:v-1:x", &["system:vehicles"]),
+        ("v-1", &["system:vehicles"]),
+        ("system:serviceaccount:kube-system:fleet-hub", &[]),
+    ] {
+        assert_eq!(ask(&server, user, groups, "GET", OWN).await, 403, "{user} {groups:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_hub_acts_as_vehicles_and_as_nobody_else() {
+    let server = fleet().await;
+    let hub = crate::user::User { name: super::HUB.into(), ..Default::default() };
+    for (resource, name, expected) in [
+        ("users", "system:vehicle:default:v-1", true),
+        ("groups", "system:vehicles", true),
+        ("users", "system:kube-controller-manager", false),
+        ("users", "system:vehicle:default", false),
+        ("groups", "system:masters", false),
+        ("serviceaccounts", "system:vehicle:default:v-1", false),
+    ] {
+        let what = super::What::Resource { group: "", resource, subresource: "", namespace: "", name };
+        let asked = super::Asked { verb: "impersonate", what };
+        assert_eq!(super::allows(&server.store, &hub, &asked), expected, "{resource} {name}");
+    }
+}

@@ -1,0 +1,139 @@
+//! Certificates for vehicles, gateways and hubs: a key of one's own, a request, and the answer of the signer.
+
+use std::fmt;
+use std::time::Duration;
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::certificates::v1::{CertificateSigningRequest, CertificateSigningRequestSpec};
+use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use rcgen::{CertificateParams, DnType, KeyPair, SanType};
+use serde_json::json;
+use setpoint_fleet_protocol::Party;
+use tokio::time::{Instant, sleep};
+
+/// How long a certificate of a vehicle lives: it is renewed at two thirds of it.
+const LIFE_SECONDS: i32 = 30 * 24 * 3600;
+
+/// How long the signer may take, and how often it is looked for an answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+const LOOK_PAUSE: Duration = Duration::from_millis(50);
+
+/// A certificate and its key, both in PEM.
+#[derive(Clone)]
+pub struct Issued {
+    /// The certificate.
+    pub certificate: String,
+    /// Its key.
+    pub key: String,
+}
+
+/// Why there is no certificate.
+#[derive(Debug)]
+pub enum CertificateError {
+    /// What the API server said.
+    Api(kube::Error),
+    /// The key or the request could not be made.
+    Make(rcgen::Error),
+    /// The signer said no, in these words.
+    Refused(String),
+    /// Nobody signed it.
+    Unanswered,
+}
+
+impl fmt::Display for CertificateError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CertificateError::Api(error) => error.fmt(formatter),
+            CertificateError::Make(error) => error.fmt(formatter),
+            CertificateError::Refused(why) => write!(formatter, "the request was refused: {why}"),
+            CertificateError::Unanswered => {
+                formatter.write_str("no controller signed the request within half a minute")
+            }
+        }
+    }
+}
+
+impl std::error::Error for CertificateError {}
+
+impl From<kube::Error> for CertificateError {
+    fn from(error: kube::Error) -> Self {
+        CertificateError::Api(error)
+    }
+}
+
+impl From<rcgen::Error> for CertificateError {
+    fn from(error: rcgen::Error) -> Self {
+        CertificateError::Make(error)
+    }
+}
+
+/// A certificate for a vehicle or a gateway, approved by who asks.
+pub async fn of_party(client: &Client, party: &Party) -> Result<Issued, CertificateError> {
+    let (name, organization) = party.subject();
+    let signer = match party {
+        Party::Vehicle(_) => "fleet.setpoint.dev/vehicle",
+        Party::Gateway { .. } => "fleet.setpoint.dev/gateway",
+    };
+    issue(client, Wanted { name: &name, organization, alternatives: Vec::new(), signer, usage: "client auth" }).await
+}
+
+/// A certificate for a hub that is reached by these names and addresses.
+pub async fn of_hub(client: &Client, name: &str, reached_by: &[String]) -> Result<Issued, CertificateError> {
+    let alternatives = CertificateParams::new(reached_by.to_vec())?.subject_alt_names;
+    let (name, organization) = (&format!("system:fleet-hub:{name}"), "system:fleet-hubs");
+    issue(client, Wanted { name, organization, alternatives, signer: "fleet.setpoint.dev/hub", usage: "server auth" })
+        .await
+}
+
+struct Wanted<'a> {
+    name: &'a str,
+    organization: &'a str,
+    alternatives: Vec<SanType>,
+    signer: &'a str,
+    usage: &'a str,
+}
+
+async fn issue(client: &Client, wanted: Wanted<'_>) -> Result<Issued, CertificateError> {
+    let key = KeyPair::generate()?;
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, wanted.name);
+    params.distinguished_name.push(DnType::OrganizationName, wanted.organization);
+    params.subject_alt_names = wanted.alternatives;
+    let request = params.serialize_request(&key)?.pem()?;
+    let api: Api<CertificateSigningRequest> = Api::all(client.clone());
+    let spec = CertificateSigningRequestSpec {
+        expiration_seconds: Some(LIFE_SECONDS),
+        request: ByteString(request.into_bytes()),
+        signer_name: wanted.signer.to_owned(),
+        usages: Some(vec!["digital signature".to_owned(), wanted.usage.to_owned()]),
+        ..CertificateSigningRequestSpec::default()
+    };
+    let metadata = ObjectMeta { generate_name: Some("fleet-".to_owned()), ..ObjectMeta::default() };
+    let made = api.create(&PostParams::default(), &CertificateSigningRequest { metadata, spec, status: None }).await?;
+    let name = made.metadata.name.unwrap_or_default();
+    let approval = json!({"status": {"conditions": [{
+        "type": "Approved", "status": "True", "reason": "Requested", "message": "approved by who asked for it",
+    }]}});
+    api.patch_approval(&name, &PatchParams::default(), &Patch::Merge(approval)).await?;
+    let answer = answer(&api, &name).await;
+    // It has served; what is left is cleared away in an hour in any case.
+    let _ = api.delete(&name, &DeleteParams::default()).await;
+    Ok(Issued { certificate: answer?, key: key.serialize_pem() })
+}
+
+async fn answer(api: &Api<CertificateSigningRequest>, name: &str) -> Result<String, CertificateError> {
+    let end = Instant::now() + PATIENCE;
+    while Instant::now() < end {
+        let status = api.get(name).await?.status.unwrap_or_default();
+        let failed = status.conditions.iter().flatten().find(|condition| condition.type_ == "Failed");
+        if let Some(failed) = failed {
+            return Err(CertificateError::Refused(failed.message.clone().unwrap_or_default()));
+        }
+        if let Some(certificate) = status.certificate.filter(|certificate| !certificate.0.is_empty()) {
+            return Ok(String::from_utf8_lossy(&certificate.0).into_owned());
+        }
+        sleep(LOOK_PAUSE).await;
+    }
+    Err(CertificateError::Unanswered)
+}
