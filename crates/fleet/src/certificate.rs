@@ -15,6 +15,9 @@ use tokio::time::{Instant, sleep};
 /// How long a certificate of a vehicle lives: it is renewed at two thirds of it.
 const LIFE_SECONDS: i32 = 30 * 24 * 3600;
 
+/// The organization of hubs.
+const HUBS_GROUP: &str = "system:fleet-hubs";
+
 /// How long the signer may take, and how often it is looked for an answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK_PAUSE: Duration = Duration::from_millis(50);
@@ -81,9 +84,25 @@ pub async fn of_party(client: &Client, party: &Party) -> Result<Issued, Certific
 /// A certificate for a hub that is reached by these names and addresses.
 pub async fn of_hub(client: &Client, name: &str, reached_by: &[String]) -> Result<Issued, CertificateError> {
     let alternatives = CertificateParams::new(reached_by.to_vec())?.subject_alt_names;
-    let (name, organization) = (&format!("system:fleet-hub:{name}"), "system:fleet-hubs");
+    let (name, organization) = (&format!("system:fleet-hub:{name}"), HUBS_GROUP);
     issue(client, Wanted { name, organization, alternatives, signer: "fleet.setpoint.dev/hub", usage: "server auth" })
         .await
+}
+
+/// The key of a hub, and the request for its certificate, both in PEM: for who has the authority at hand.
+pub fn request_of_hub(name: &str, reached_by: &[String]) -> Result<(String, String), CertificateError> {
+    let alternatives = CertificateParams::new(reached_by.to_vec())?.subject_alt_names;
+    let key = KeyPair::generate()?;
+    let request = request(&key, &format!("system:fleet-hub:{name}"), HUBS_GROUP, alternatives)?;
+    Ok((key.serialize_pem(), request))
+}
+
+fn request(key: &KeyPair, name: &str, organization: &str, alternatives: Vec<SanType>) -> Result<String, rcgen::Error> {
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.distinguished_name.push(DnType::OrganizationName, organization);
+    params.subject_alt_names = alternatives;
+    params.serialize_request(key)?.pem()
 }
 
 struct Wanted<'a> {
@@ -96,11 +115,7 @@ struct Wanted<'a> {
 
 async fn issue(client: &Client, wanted: Wanted<'_>) -> Result<Issued, CertificateError> {
     let key = KeyPair::generate()?;
-    let mut params = CertificateParams::default();
-    params.distinguished_name.push(DnType::CommonName, wanted.name);
-    params.distinguished_name.push(DnType::OrganizationName, wanted.organization);
-    params.subject_alt_names = wanted.alternatives;
-    let request = params.serialize_request(&key)?.pem()?;
+    let request = request(&key, wanted.name, wanted.organization, wanted.alternatives)?;
     let api: Api<CertificateSigningRequest> = Api::all(client.clone());
     let spec = CertificateSigningRequestSpec {
         expiration_seconds: Some(LIFE_SECONDS),

@@ -82,13 +82,17 @@ async fn run(
 
 /// A client for the API server of a kubeconfig, or of the usual places.
 pub async fn client(kubeconfig: Option<&PathBuf>) -> Result<Client, Failure> {
-    let config = match kubeconfig {
-        Some(file) => from_file(file).await?,
+    Client::try_from(config(kubeconfig).await?).map_err(|error| Failure::new("can't make a client", error))
+}
+
+/// How to reach the API server of a kubeconfig, or of the usual places.
+pub async fn config(kubeconfig: Option<&PathBuf>) -> Result<kube::Config, Failure> {
+    match kubeconfig {
+        Some(file) => from_file(file).await,
         None => kube::Config::infer().await.map_err(|error| {
             Failure::usage("can't find an API server", error).hint("say how to reach one with `--kubeconfig`")
-        })?,
-    };
-    Client::try_from(config).map_err(|error| Failure::new("can't make a client", error))
+        }),
+    }
 }
 
 async fn from_file(file: &Path) -> Result<kube::Config, Failure> {

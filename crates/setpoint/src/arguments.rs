@@ -44,6 +44,8 @@ pub enum Command {
     Node(NodeArguments),
     /// Tell how vehicles fare, why one is not there yet, and what a rollout would do
     Fleet(FleetArguments),
+    /// Run the hub alone, which vehicles connect to
+    Hub(HubArguments),
     /// Check every record in the data directory of a stopped server
     Verify {
         #[command(flatten)]
@@ -120,6 +122,31 @@ pub struct UpArguments {
     /// A YAML or JSON file with settings of the controllers
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// Where vehicles connect [default: port 7443 of the same address, or a free one; DIR/hub.url tells which]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
+    pub hub_listen: Option<SocketAddr>,
+    /// Run no hub
+    #[arg(long)]
+    pub no_hub: bool,
+    #[command(flatten)]
+    pub hub: HubOptions,
+}
+
+/// How a hub works.
+#[derive(Args, Clone, Debug, Default)]
+pub struct HubOptions {
+    /// Where firmware is that the hub hands out itself, in files named by their SHA-256
+    #[arg(long, value_name = "DIR")]
+    pub firmware: Option<PathBuf>,
+    /// Bytes of firmware a second, over all vehicles
+    #[arg(long, value_name = "BYTES")]
+    pub bytes_per_second: Option<u64>,
+    /// The director's key, in hexadecimal: assignments are signed with it
+    #[arg(long, value_name = "FILE")]
+    pub director_key: Option<PathBuf>,
+    /// A name or address that vehicles reach the hub by; may be given more than once
+    #[arg(long, value_name = "NAME")]
+    pub reached_by: Vec<String>,
 }
 
 /// What every part takes that runs alone.
@@ -213,6 +240,32 @@ pub enum FleetCommand {
         /// Its name
         rollout: String,
     },
+}
+
+#[derive(Args)]
+pub struct HubArguments {
+    #[command(flatten)]
+    pub alone: AloneArguments,
+    /// Where vehicles connect
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:7443", value_parser = address)]
+    pub listen: SocketAddr,
+    /// The hub's name, which no other hub has and which it keeps over restarts [default: this machine's name]
+    #[arg(long)]
+    pub name: Option<String>,
+    /// The hub's certificate in PEM [default: one that the API server's authority signs]
+    #[arg(long, value_name = "FILE", requires = "key")]
+    pub certificate: Option<PathBuf>,
+    /// The key of the certificate in PEM
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    pub key: Option<PathBuf>,
+    /// The authority of vehicles' certificates in PEM [default: that of the kubeconfig]
+    #[arg(long, value_name = "FILE")]
+    pub client_ca: Option<PathBuf>,
+    #[command(flatten)]
+    pub hub: HubOptions,
+    /// Where to serve /healthz, /readyz and /metrics
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:10260", value_parser = address)]
+    pub probes: SocketAddr,
 }
 
 /// Which store keeps the objects.

@@ -1,5 +1,7 @@
 //! What runs beside the API server in one process: each part a client like any other, without a socket.
 
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,8 +16,9 @@ use setpoint_runtime::probes::Site;
 use tokio::sync::watch;
 use tower::ServiceExt;
 
-use crate::arguments::UpArguments;
+use crate::arguments::{HubOptions, UpArguments};
 use crate::failure::Failure;
+use crate::hub;
 use crate::parts::{self, Part};
 
 /// Who sends the requests, as managed fields tell it.
@@ -28,7 +31,19 @@ pub const DRAIN_LIMIT: Duration = Duration::from_secs(2);
 pub struct Beside {
     parts: Vec<Part>,
     config: Config,
+    hub: Option<HubPlace>,
 }
+
+/// Where a hub is to be, and how it works.
+struct HubPlace {
+    asked: Option<SocketAddr>,
+    usual: SocketAddr,
+    folder: PathBuf,
+    options: HubOptions,
+}
+
+/// The port that vehicles know, where none is said.
+const HUB_PORT: u16 = 7443;
 
 impl Beside {
     /// Reads what is asked for.
@@ -38,7 +53,15 @@ impl Beside {
         if arguments.nodes > 0 {
             parts.push(Part::nodes(arguments.nodes));
         }
-        Ok(Beside { parts, config })
+        let listen = arguments.server.listen;
+        let place = || {
+            let usual = SocketAddr::new(listen.ip(), if listen.port() == 0 { 0 } else { HUB_PORT });
+            let folder = arguments.server.data.folder()?;
+            Ok(HubPlace { asked: arguments.hub_listen, usual, folder, options: arguments.hub.clone() })
+        };
+        // Without the fleet's kinds there is nothing for it to do.
+        let has_hub = !arguments.no_hub && parts::has_fleet(&parts);
+        Ok(Beside { parts, config, hub: has_hub.then(place).transpose()? })
     }
 
     /// Makes what they need known to the server, so that it is there when the server says that it is ready.
@@ -74,9 +97,13 @@ impl Beside {
             config: &self.config,
             instance: "setpoint",
             root_ca: Some(&root_ca),
-            signer: Some(signer(certifier)),
+            signer: Some(signer(certifier.clone())),
         };
         parts::add(&wiring, &self.parts)?;
+        if let Some(place) = self.hub {
+            let hub = hub::Beside::listen(place.asked, place.usual, place.options, &place.folder).await?;
+            hub.add_to(&manager, &client_of(hub::ACCOUNT), &certifier, &root_ca)?;
+        }
         let left = async move {
             // An error means that nobody will say so any more.
             let _ = leaving.wait_for(|leaving| *leaving).await;
@@ -108,6 +135,7 @@ fn client(server: &ApiServer, user: User, part: &str) -> Client {
 fn user_of(part: &str) -> User {
     match (part, setpoint_controllers::account(part)) {
         (parts::SCHEDULER, _) => system_user("system:kube-scheduler"),
+        (hub::ACCOUNT, _) => service_account(hub::ACCOUNT),
         (_, Some(account)) => service_account(account),
         _ if setpoint_fleet::CONTROLLERS.iter().any(|(name, _)| *name == part) => service_account(part),
         (_, None) => manager_user(),

@@ -5,6 +5,7 @@ mod arguments;
 mod beside;
 mod failure;
 mod fleet;
+mod hub;
 mod logging;
 mod maintenance;
 mod nearby;
@@ -71,6 +72,7 @@ async fn perform(command: Command) -> Result<(), Failure> {
         Command::Scheduler(arguments) => alone::scheduler(arguments).await,
         Command::Node(arguments) => alone::node(arguments).await,
         Command::Fleet(arguments) => fleet::run(arguments).await,
+        Command::Hub(arguments) => hub::run(arguments).await,
         Command::Verify { data } => maintenance::verify(&data).await,
         Command::Backup { data, file } => maintenance::backup(&data, &file).await,
         Command::Restore { data, file } => maintenance::restore(&data, &file).await,

@@ -67,16 +67,20 @@ pub fn add(wiring: &Wiring<'_>, parts: &[Part]) -> Result<(), Failure> {
 
 /// Makes what parts need known to the API server: the kinds of the fleet, if somebody works on them.
 pub async fn prepare(client: &Client, parts: &[Part]) -> Result<(), Failure> {
-    let is_fleet = |part: &Part| match part {
-        Part::Controllers(choice) => setpoint_fleet::CONTROLLERS.iter().any(|(name, _)| choice.has(name)),
-        Part::Scheduler(_) | Part::Nodes(_) => false,
-    };
-    if !parts.iter().any(is_fleet) {
+    if !has_fleet(parts) {
         return Ok(());
     }
     setpoint_fleet::kinds::install(client).await.map_err(|error| {
         Failure::new("can't install the kinds of the fleet", error)
             .hint("leave its controllers out with `--controllers '*,-firmware,-rollout,-vehicle'`")
+    })
+}
+
+/// Whether somebody works on the kinds of the fleet.
+pub fn has_fleet(parts: &[Part]) -> bool {
+    parts.iter().any(|part| match part {
+        Part::Controllers(choice) => setpoint_fleet::CONTROLLERS.iter().any(|(name, _)| choice.has(name)),
+        Part::Scheduler(_) | Part::Nodes(_) => false,
     })
 }
 

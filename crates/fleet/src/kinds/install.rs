@@ -95,6 +95,7 @@ fn roles() -> Vec<(String, Value)> {
             "firmware-controller",
             vec![rule(&kinds, &read), rule(&["firmwares/status"], &["patch", "update"]), events.clone()],
         ),
+        controller("fleet-hub", vec![rule(&["vehicles", "firmwares"], &read)]),
         controller(
             "rollout-controller",
             vec![
@@ -121,5 +122,5 @@ fn bindings() -> Vec<(String, Value)> {
         });
         (name, binding)
     };
-    ["vehicle-controller", "firmware-controller", "rollout-controller"].map(binding).to_vec()
+    ["vehicle-controller", "firmware-controller", "rollout-controller", "fleet-hub"].map(binding).to_vec()
 }

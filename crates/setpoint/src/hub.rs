@@ -1,0 +1,213 @@
+//! The hub that vehicles connect to: in a process of its own, or beside the API server.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use setpoint_apiserver::pki::Certifier;
+use setpoint_fleet::certificate;
+use setpoint_fleet::hub::serve::{Credentials, Front, Server};
+use setpoint_fleet::hub::{Hub, NAME, Options};
+use setpoint_fleet_protocol::hex;
+use setpoint_fleet_protocol::metadata::SigningKey;
+use setpoint_runtime::manager::{Manager, ManagerOptions};
+use setpoint_runtime::probes::Probes;
+use tokio::net::TcpListener;
+
+use crate::alone;
+use crate::arguments::{HubArguments, HubOptions};
+use crate::beside::DRAIN_LIMIT;
+use crate::failure::{Failure, say};
+use crate::parts;
+use crate::signals::Signals;
+
+/// How long the certificate of a hub lives that runs beside the API server: it is made anew at each start.
+const LIFE: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// `setpoint hub`.
+pub async fn run(arguments: HubArguments) -> Result<(), Failure> {
+    crate::logging::start(arguments.alone.log_level)?;
+    let mut signals = Signals::listen()?;
+    let config = alone::config(arguments.alone.kubeconfig.as_ref()).await?;
+    let authority = authority(&arguments, &config)?;
+    let client = kube::Client::try_from(config).map_err(|error| Failure::new("can't make a client", error))?;
+    let listener = bind(arguments.listen).await?;
+    let address = listener.local_addr().map_err(|error| Failure::new("can't listen", error))?;
+    let name = arguments.name.clone().unwrap_or_else(host);
+    setpoint_fleet::kinds::install(&client)
+        .await
+        .map_err(|error| Failure::new("can't install the kinds of the fleet", error))?;
+    let (certificate, key) = match (&arguments.certificate, &arguments.key) {
+        (Some(certificate), Some(key)) => (read(certificate)?, read(key)?),
+        _ => {
+            let issued = certificate::of_hub(&client, &name, &reached_by(&arguments.hub, address.ip())).await;
+            let issued = issued.map_err(|error| {
+                Failure::new("can't get a certificate for the hub", error)
+                    .hint("`setpoint up` signs it; elsewhere give one with `--certificate` and `--key`")
+            })?;
+            (issued.certificate, issued.key)
+        }
+    };
+    let options = ManagerOptions { drain_limit: DRAIN_LIMIT, ..ManagerOptions::default() };
+    let manager = parts::manager(client.clone(), options)?;
+    let credentials = Credentials { certificate, key, authority };
+    add(&manager, &client, name, listener, credentials, &arguments.hub)?;
+    let probes = bind(arguments.probes).await?;
+    let started = |error| Failure::new("can't start", error);
+    manager.add(Probes::new(probes, &manager, parts::profiles())).map_err(started)?;
+    say(&format!("running https://{address}"));
+    let signalled = async move {
+        let signal = signals.next().await;
+        tracing::info!(signal, "stopping");
+    };
+    manager.run(signalled).await.map_err(parts::failed)
+}
+
+/// A hub beside the API server, which has the authority at hand.
+pub struct Beside {
+    listener: TcpListener,
+    options: HubOptions,
+}
+
+impl Beside {
+    /// Listens, and writes down where: in `hub.url` of the data folder.
+    ///
+    /// Where no address was asked for, any free port will do if the usual one is taken.
+    pub async fn listen(
+        asked: Option<SocketAddr>,
+        usual: SocketAddr,
+        mut options: HubOptions,
+        folder: &Path,
+    ) -> Result<Beside, Failure> {
+        let listener = match asked {
+            Some(address) => bind(address).await?,
+            None => match TcpListener::bind(usual).await {
+                Ok(listener) => listener,
+                Err(_) => bind(SocketAddr::new(usual.ip(), 0)).await?,
+            },
+        };
+        let unable = |error| Failure::new("can't listen", error);
+        let address = listener.local_addr().map_err(unable)?;
+        let file = folder.join("hub.url");
+        let url = format!("https://{address}\n");
+        std::fs::write(&file, url).map_err(|error| Failure::new(format!("can't write {}", file.display()), error))?;
+        tracing::info!(%address, "vehicles connect here");
+        options.firmware.get_or_insert_with(|| folder.join("firmware"));
+        if options.director_key.is_none() {
+            options.director_key = Some(director_key(&folder.join("pki").join("director.key"))?);
+        }
+        Ok(Beside { listener, options })
+    }
+
+    /// Gives it to a manager.
+    pub fn add_to(
+        self,
+        manager: &Manager,
+        client: &kube::Client,
+        certifier: &Certifier,
+        root_ca: &str,
+    ) -> Result<(), Failure> {
+        let unable =
+            |why: &dyn std::fmt::Display| Failure::new("can't make a certificate for the hub", why.to_string());
+        let name = host();
+        let address = self.listener.local_addr().map_err(|error| unable(&error))?.ip();
+        let (key, request) =
+            certificate::request_of_hub(&name, &reached_by(&self.options, address)).map_err(|error| unable(&error))?;
+        let usages = ["digital signature".to_owned(), "server auth".to_owned()];
+        let certificate =
+            certifier.certify(request.as_bytes(), &usages, LIFE, SystemTime::now()).map_err(|why| unable(&why))?;
+        let credentials = Credentials { certificate, key, authority: root_ca.to_owned() };
+        add(manager, client, name, self.listener, credentials, &self.options)
+    }
+}
+
+fn add(
+    manager: &Manager,
+    client: &kube::Client,
+    name: String,
+    listener: TcpListener,
+    credentials: Credentials,
+    options: &HubOptions,
+) -> Result<(), Failure> {
+    let director = options.director_key.as_deref().map(signing_key).transpose()?;
+    let unable = |error| Failure::new("can't start", error);
+    let hub = Hub::add_to(manager, client, Options { name, director }).map_err(unable)?;
+    let front =
+        Front { listener, credentials, firmware: options.firmware.clone(), bytes_per_second: options.bytes_per_second };
+    manager.add(Server::new(hub, front)).map_err(unable)
+}
+
+/// The identity of the hub's client.
+pub const ACCOUNT: &str = NAME;
+
+fn authority(arguments: &HubArguments, config: &kube::Config) -> Result<String, Failure> {
+    if let Some(file) = &arguments.client_ca {
+        return read(file);
+    }
+    let roots = config.root_cert.as_ref().filter(|roots| !roots.is_empty()).ok_or_else(|| {
+        Failure::usage("can't tell whose certificates vehicles have", "the kubeconfig names no authority")
+            .hint("give it with `--client-ca`")
+    })?;
+    Ok(roots.iter().map(|der| pem(der)).collect())
+}
+
+fn pem(der: &[u8]) -> String {
+    use base64::Engine;
+    let text = base64::engine::general_purpose::STANDARD.encode(der);
+    let lines: Vec<&str> = text.as_bytes().chunks(64).filter_map(|line| std::str::from_utf8(line).ok()).collect();
+    format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"))
+}
+
+/// The names and addresses that vehicles reach the hub by.
+fn reached_by(options: &HubOptions, address: IpAddr) -> Vec<String> {
+    let mut names = options.reached_by.clone();
+    names.extend(["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()]);
+    if !address.is_unspecified() {
+        names.push(address.to_string());
+    }
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// A key in hexadecimal, which is made if it isn't there.
+fn director_key(file: &Path) -> Result<PathBuf, Failure> {
+    if !file.exists() {
+        let unable =
+            |error: &dyn std::fmt::Display| Failure::new(format!("can't write {}", file.display()), error.to_string());
+        let drawn = ring::rand::generate::<[u8; 32]>(&ring::rand::SystemRandom::new());
+        let seed = drawn.map_err(|error| unable(&error))?.expose();
+        private(file, &hex::encode(&seed)).map_err(|error| unable(&error))?;
+    }
+    Ok(file.to_owned())
+}
+
+/// Writes a file that only its owner reads.
+pub fn private(file: &Path, text: &str) -> std::io::Result<()> {
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut file = std::fs::OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(file)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}
+
+/// Reads a key in hexadecimal.
+pub fn signing_key(file: &Path) -> Result<SigningKey, Failure> {
+    let seed = hex::decode(read(file)?.trim()).and_then(|bytes| <[u8; 32]>::try_from(bytes).ok());
+    let seed = seed.ok_or_else(|| {
+        Failure::usage(format!("can't use {}", file.display()), "it is no key: 64 hexadecimal digits")
+    })?;
+    Ok(SigningKey::of_seed(&seed))
+}
+
+fn read(file: &Path) -> Result<String, Failure> {
+    std::fs::read_to_string(file).map_err(|error| Failure::usage(format!("can't read {}", file.display()), error))
+}
+
+async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
+    TcpListener::bind(address).await.map_err(|error| Failure::new(format!("can't listen on {address}"), error))
+}
+
+fn host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
