@@ -14,6 +14,7 @@ pub mod hub;
 pub mod kinds;
 pub mod phase;
 pub mod rollout;
+pub mod simulate;
 pub mod tell;
 pub mod vehicle;
 mod version;

@@ -31,7 +31,8 @@ pub const DRAIN_LIMIT: Duration = Duration::from_secs(2);
 pub struct Beside {
     parts: Vec<Part>,
     config: Config,
-    hub: Option<HubPlace>,
+    hub_place: Option<HubPlace>,
+    hub: Option<hub::Beside>,
 }
 
 /// Where a hub is to be, and how it works.
@@ -61,11 +62,14 @@ impl Beside {
         };
         // Without the fleet's kinds there is nothing for it to do.
         let has_hub = !arguments.no_hub && parts::has_fleet(&parts);
-        Ok(Beside { parts, config, hub: has_hub.then(place).transpose()? })
+        Ok(Beside { parts, config, hub_place: has_hub.then(place).transpose()?, hub: None })
     }
 
     /// Makes what they need known to the server, so that it is there when the server says that it is ready.
-    pub async fn prepare(&self, server: &ApiServer) -> Result<(), Failure> {
+    pub async fn prepare(&mut self, server: &ApiServer) -> Result<(), Failure> {
+        if let Some(place) = self.hub_place.take() {
+            self.hub = Some(hub::Beside::listen(place.asked, place.usual, place.options, &place.folder).await?);
+        }
         let owner = User { groups: vec!["system:masters".to_owned()], ..system_user("system:setpoint") };
         parts::prepare(&client(server, owner, "fleet"), &self.parts).await
     }
@@ -100,8 +104,7 @@ impl Beside {
             signer: Some(signer(certifier.clone())),
         };
         parts::add(&wiring, &self.parts)?;
-        if let Some(place) = self.hub {
-            let hub = hub::Beside::listen(place.asked, place.usual, place.options, &place.folder).await?;
+        if let Some(hub) = self.hub {
             hub.add_to(&manager, &client_of(hub::ACCOUNT), &certifier, &root_ca)?;
         }
         let left = async move {

@@ -83,7 +83,7 @@ async fn run_on(
     store: &Store,
     folder: &Path,
     arguments: &ServerArguments,
-    beside: Option<Beside>,
+    mut beside: Option<Beside>,
     signals: &mut Signals,
 ) -> Result<(), Failure> {
     let listener = bind(arguments.listen).await?;
@@ -113,7 +113,7 @@ async fn run_on(
     let mut serving = tokio::spawn(async move {
         tokio::join!(serving, tending, checking);
     });
-    if let Some(parts) = &beside {
+    if let Some(parts) = &mut beside {
         parts.prepare(&service).await?;
     }
     let (leave, leaving) = watch::channel(false);
