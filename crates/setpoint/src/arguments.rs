@@ -240,6 +240,52 @@ pub enum FleetCommand {
         /// Its name
         rollout: String,
     },
+    /// Write what a vehicle needs to connect: a key, a certificate and a configuration
+    Enrol {
+        /// Its name
+        vehicle: String,
+        /// Where to write it
+        #[arg(long, value_name = "DIR")]
+        out: PathBuf,
+    },
+    /// Run any number of vehicles in this process, against a real hub
+    Simulate(SimulateArguments),
+}
+
+#[derive(Args)]
+pub struct SimulateArguments {
+    /// How many vehicles there are
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = vehicles)]
+    pub vehicles: usize,
+    /// What their names begin with, and the name of their gateway
+    #[arg(long, default_value = "sim")]
+    pub prefix: String,
+    /// Their hardware
+    #[arg(long, default_value = "sim-1")]
+    pub hardware: String,
+    /// What they run at first
+    #[arg(long, value_name = "VERSION", default_value = "1.0.0")]
+    pub initial_version: String,
+    /// How fast things happen on them: 1 for about half a minute an upgrade
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
+    pub speed: f64,
+    /// What goes wrong, such as drop=0.01,crash=0.02,offline=0.1,bad=2.0.0
+    #[arg(long, value_name = "LIST", default_value = "", value_parser = setpoint_fleet::simulate::Faults::parse)]
+    pub faults: setpoint_fleet::simulate::Faults,
+    /// Repeats a run
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// Where the hub is [default: what hub.url beside the kubeconfig says]
+    #[arg(long, value_name = "URL")]
+    pub hub: Option<String>,
+}
+
+/// How many vehicles one process simulates at most: what a gigabyte holds.
+const VEHICLES_MAX: usize = 200_000;
+
+fn vehicles(text: &str) -> Result<usize, String> {
+    let count: Option<usize> = text.parse().ok();
+    count.filter(|count| *count <= VEHICLES_MAX).ok_or_else(|| format!("expected a number from 0 to {VEHICLES_MAX}"))
 }
 
 #[derive(Args)]

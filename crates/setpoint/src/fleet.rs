@@ -3,13 +3,19 @@
 use k8s_openapi::jiff::Timestamp;
 use setpoint_fleet::tell::Fleet;
 
-use crate::alone;
 use crate::arguments::{FleetArguments, FleetCommand};
 use crate::failure::{Failure, say};
+use crate::{alone, enrol, simulate};
 
 /// Reads the fleet and tells what was asked.
 pub async fn run(arguments: FleetArguments) -> Result<(), Failure> {
     let (namespace, now) = (&arguments.namespace, Timestamp::now());
+    let kubeconfig = arguments.kubeconfig.as_ref();
+    match &arguments.command {
+        FleetCommand::Enrol { vehicle, out } => return enrol::run(kubeconfig, namespace, vehicle, out).await,
+        FleetCommand::Simulate(asked) => return simulate::run(kubeconfig, namespace, asked).await,
+        FleetCommand::Status | FleetCommand::Why { .. } | FleetCommand::Plan { .. } => {}
+    }
     let client = alone::client(arguments.kubeconfig.as_ref()).await?;
     let fleet = Fleet::read(&client, namespace).await.map_err(|error| {
         Failure::new("can't read the fleet", error)
@@ -23,6 +29,7 @@ pub async fn run(arguments: FleetArguments) -> Result<(), Failure> {
         FleetCommand::Plan { rollout } => {
             fleet.forecast(rollout, now).map_err(|why| Failure::new(format!("can't plan {rollout}"), why))?
         }
+        FleetCommand::Enrol { .. } | FleetCommand::Simulate(_) => return Ok(()),
     };
     say(text.trim_end());
     Ok(())

@@ -141,9 +141,14 @@ fn add(
 pub const ACCOUNT: &str = NAME;
 
 fn authority(arguments: &HubArguments, config: &kube::Config) -> Result<String, Failure> {
-    if let Some(file) = &arguments.client_ca {
-        return read(file);
+    match &arguments.client_ca {
+        Some(file) => read(file),
+        None => authority_of(config),
     }
+}
+
+/// The authority of the API server's certificate, which is that of vehicles and hubs as well, in PEM.
+pub fn authority_of(config: &kube::Config) -> Result<String, Failure> {
     let roots = config.root_cert.as_ref().filter(|roots| !roots.is_empty()).ok_or_else(|| {
         Failure::usage("can't tell whose certificates vehicles have", "the kubeconfig names no authority")
             .hint("give it with `--client-ca`")
@@ -180,6 +185,13 @@ fn director_key(file: &Path) -> Result<PathBuf, Failure> {
         private(file, &hex::encode(&seed)).map_err(|error| unable(&error))?;
     }
     Ok(file.to_owned())
+}
+
+/// Where the hub is of a `setpoint up` that wrote a kubeconfig into its data folder.
+pub fn url_beside(kubeconfig: Option<&PathBuf>) -> Option<String> {
+    let kubeconfig = kubeconfig.cloned().or_else(|| std::env::var_os("KUBECONFIG").map(PathBuf::from))?;
+    let text = std::fs::read_to_string(kubeconfig.parent()?.join("hub.url")).ok()?;
+    Some(text.trim().to_owned())
 }
 
 /// Writes a file that only its owner reads.

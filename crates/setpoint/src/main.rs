@@ -3,6 +3,7 @@
 mod alone;
 mod arguments;
 mod beside;
+mod enrol;
 mod failure;
 mod fleet;
 mod hub;
@@ -13,6 +14,7 @@ mod parts;
 mod server;
 mod service;
 mod signals;
+mod simulate;
 
 use std::process::ExitCode;
 use std::time::Duration;

@@ -128,7 +128,7 @@ async fn the_hub_acts_as_vehicles_and_as_nobody_else() {
         ("serviceaccounts", "system:vehicle:default:v-1", false),
     ] {
         let what = super::What::Resource { group: "", resource, subresource: "", namespace: "", name };
-        let asked = super::Asked { verb: "impersonate", what };
+        let asked = super::Asked { verb: "impersonate", what, on_node: None };
         assert_eq!(super::allows(&server.store, &hub, &asked), expected, "{resource} {name}");
     }
 }
