@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, ResourceQuota, Service};
+use k8s_openapi::api::resource::v1::ResourceClaim;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 use setpoint_runtime::Key;
@@ -65,6 +66,8 @@ struct Caches {
     claims: Informer<PersistentVolumeClaim>,
 }
 
+/// Counts anew. Everything is asked of the server, never of a cache: what a quota says of itself is as new as what it was charged
+/// for, and a count that is older would give away what is taken.
 async fn reconcile(context: Context, caches: Caches, key: Key) -> Result<Action, Error> {
     let Some(quota) = context.read(&caches.quotas, &key) else { return Ok(Action::done()) };
     let namespace = key.namespace().unwrap_or_default();
@@ -83,15 +86,21 @@ async fn reconcile(context: Context, caches: Caches, key: Key) -> Result<Action,
                     again = Some(again.map_or(LOOK_AGAIN, |again| again.min(LOOK_AGAIN)));
                 }
             }
-            // Scopes are about pods: quotas with scopes count nothing else.
+            Counter::Claims => {
+                let claims: Vec<PersistentVolumeClaim> = objects::all(context.client(), namespace).await?;
+                let meant = claims.iter().filter(|claim| scopes.iter().all(|scope| usage::is_in(claim, scope)));
+                meant.for_each(|claim| used.extend(&usage::of_claim(claim)));
+            }
+            // Other scopes are about pods: quotas with scopes count nothing else.
             _ if !scopes.is_empty() => {}
             Counter::Services => {
-                let services = caches.services.lister().snapshot();
-                services.namespace(namespace).for_each(|service| used.extend(&usage::of_service(service)));
+                let services: Vec<Service> = objects::all(context.client(), namespace).await?;
+                services.iter().for_each(|service| used.extend(&usage::of_service(service)));
             }
-            Counter::Claims => {
-                let claims = caches.claims.lister().snapshot();
-                claims.namespace(namespace).for_each(|claim| used.extend(&usage::of_claim(claim)));
+            Counter::Devices => {
+                again = Some(COUNT_AGAIN);
+                let claims: Vec<ResourceClaim> = objects::all(context.client(), namespace).await?;
+                claims.iter().for_each(|claim| used.extend(&usage::of_device_claim(claim)));
             }
             Counter::Objects(plural, group) => {
                 again = Some(COUNT_AGAIN);

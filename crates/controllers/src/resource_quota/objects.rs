@@ -3,9 +3,9 @@
 use k8s_openapi::api::core::v1 as core;
 use kube::Client;
 use kube::api::{Api, ListParams};
-use kube::core::{ListMeta, Request};
+use kube::core::{ListMeta, NamespaceResourceScope, Request};
 use serde::Deserialize;
-use serde::de::IgnoredAny;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use setpoint_runtime::retry;
 
 use super::pods::Pod;
@@ -30,6 +30,23 @@ pub async fn pods(client: &Client, namespace: &str) -> Result<Vec<Pod>, kube::Er
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => params = params.continue_token(&token),
             None => return Ok(pods),
+        }
+    }
+}
+
+/// All objects of a kind in a namespace.
+pub async fn all<K>(client: &Client, namespace: &str) -> Result<Vec<K>, kube::Error>
+where
+    K: kube::Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    let api: Api<K> = Api::namespaced(client.clone(), namespace);
+    let (mut found, mut params) = (Vec::new(), ListParams::default().limit(PAGE));
+    loop {
+        let page = api.list(&params).await?;
+        found.extend(page.items);
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params = params.continue_token(&token),
+            None => return Ok(found),
         }
     }
 }

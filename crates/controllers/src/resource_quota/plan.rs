@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{ResourceQuota, ScopedResourceSelectorRequirement as Scope};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
 
-use super::usage::Usage;
+use super::usage::{OF_DEVICE_CLASS, Usage};
 
 /// Who counts an amount.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -13,6 +13,8 @@ pub enum Counter {
     Pods,
     Services,
     Claims,
+    /// Devices that are claimed.
+    Devices,
     /// Objects of a kind, by plural and group.
     Objects(String, String),
 }
@@ -26,6 +28,7 @@ pub fn counter(name: &str) -> Option<Counter> {
         "persistentvolumeclaims" | "requests.storage" => Some(Counter::Claims),
         "configmaps" | "secrets" | "replicationcontrollers" | "resourcequotas" => objects(name, ""),
         _ if name.contains(".storageclass.storage.k8s.io/") => Some(Counter::Claims),
+        _ if name.ends_with(OF_DEVICE_CLASS) => Some(Counter::Devices),
         _ if name.starts_with("requests.") || name.starts_with("limits.") || name.starts_with("hugepages-") => {
             Some(Counter::Pods)
         }
@@ -81,6 +84,7 @@ mod tests {
             ("requests.example.com/gpu", Some(Counter::Pods)),
             ("requests.storage", Some(Counter::Claims)),
             ("fast.storageclass.storage.k8s.io/requests.storage", Some(Counter::Claims)),
+            ("gpu.deviceclass.resource.k8s.io/devices", Some(Counter::Devices)),
             ("services.nodeports", Some(Counter::Services)),
             ("configmaps", objects("configmaps", "")),
             ("count/services", objects("services", "")),

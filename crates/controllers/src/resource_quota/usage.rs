@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Service};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, ScopedResourceSelectorRequirement as Scope, Service};
+use k8s_openapi::api::resource::v1::ResourceClaim;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
 use setpoint_api::quantity::{Format, Quantity};
 
@@ -63,6 +64,64 @@ pub fn of_service(service: &Service) -> Usage {
         _ => {}
     }
     usage
+}
+
+/// What names of amounts of devices end with.
+pub const OF_DEVICE_CLASS: &str = ".deviceclass.resource.k8s.io/devices";
+
+/// A claim for all devices counts as one for the most that an allocation can have.
+const DEVICES_MAX: i64 = 32;
+
+/// What a claim of devices takes of each class, at most.
+pub fn of_device_claim(claim: &ResourceClaim) -> Usage {
+    let many = |mode: Option<&str>, count: Option<i64>| match mode {
+        Some("All") => DEVICES_MAX,
+        Some("ExactCount") => count.unwrap_or(0),
+        _ => 0,
+    };
+    let mut usage = Usage::default();
+    let requests = claim.spec.devices.iter().flat_map(|devices| devices.requests.iter().flatten());
+    for request in requests {
+        let mut most: BTreeMap<&str, i64> = BTreeMap::new();
+        let exactly = request
+            .exactly
+            .iter()
+            .map(|one| (one.device_class_name.as_str(), many(one.allocation_mode.as_deref(), one.count)));
+        let first = request
+            .first_available
+            .iter()
+            .flatten()
+            .map(|one| (one.device_class_name.as_str(), many(one.allocation_mode.as_deref(), one.count)));
+        for (class, many) in exactly.chain(first) {
+            let mine = most.entry(class).or_default();
+            *mine = many.max(*mine);
+        }
+        for (class, many) in most {
+            usage.add(&format!("{class}{OF_DEVICE_CLASS}"), &Quantity::new(many, Format::DecimalSi));
+        }
+    }
+    usage
+}
+
+/// Whether a claim is one of those that a scope means: by the classes of attributes that it has, or is about to have.
+pub fn is_in(claim: &PersistentVolumeClaim, scope: &Scope) -> bool {
+    if scope.scope_name != "VolumeAttributesClass" {
+        return false;
+    }
+    let (spec, status) = (claim.spec.as_ref(), claim.status.as_ref());
+    let wanted = spec.and_then(|spec| spec.volume_attributes_class_name.as_deref());
+    let current = status.and_then(|status| status.current_volume_attributes_class_name.as_deref());
+    let target = status.and_then(|status| status.modify_volume_status.as_ref());
+    let target = target.and_then(|target| target.target_volume_attributes_class_name.as_deref());
+    let classes: Vec<&str> = [wanted, current, target].into_iter().flatten().filter(|name| !name.is_empty()).collect();
+    let is_listed = |class: &&str| scope.values.iter().flatten().any(|value| value == class);
+    match scope.operator.as_str() {
+        "Exists" => !classes.is_empty(),
+        "DoesNotExist" => classes.is_empty(),
+        "In" => classes.iter().any(is_listed),
+        "NotIn" => classes.is_empty() || !classes.iter().all(is_listed),
+        _ => false,
+    }
 }
 
 /// What a claim takes, in all and of its class.
@@ -132,5 +191,43 @@ mod tests {
             "persistentvolumeclaims": "1", "requests.storage": "2Gi",
             "fast.storageclass.storage.k8s.io/persistentvolumeclaims": "1", "fast.storageclass.storage.k8s.io/requests.storage": "2Gi"})
         );
+    }
+
+    #[test]
+    fn claims_of_devices_count_for_the_most_that_they_may_get() {
+        let exactly =
+            |mode: &str, count: i64| json!({"deviceClassName": "gpu", "allocationMode": mode, "count": count});
+        let first = json!([exactly("ExactCount", 2), exactly("ExactCount", 3)]);
+        for (request, devices) in [
+            (json!({"name": "r", "exactly": exactly("ExactCount", 2)}), "2"),
+            (json!({"name": "r", "exactly": {"deviceClassName": "gpu", "allocationMode": "All"}}), "32"),
+            (json!({"name": "r", "firstAvailable": first}), "3"),
+        ] {
+            let claim = json!({"metadata": {}, "spec": {"devices": {"requests": [request]}}});
+            let claim: ResourceClaim = serde_json::from_value(claim).unwrap();
+            assert_eq!(said(&of_device_claim(&claim)), json!({"gpu.deviceclass.resource.k8s.io/devices": devices}));
+        }
+    }
+
+    #[test]
+    fn scopes_choose_claims_by_their_classes_of_attributes() {
+        let claim = |class: Value| -> PersistentVolumeClaim {
+            serde_json::from_value(json!({"spec": {"volumeAttributesClassName": class}})).unwrap()
+        };
+        let scope = |operator: &str| -> Scope {
+            serde_json::from_value(
+                json!({"scopeName": "VolumeAttributesClass", "operator": operator, "values": ["gold"]}),
+            )
+            .unwrap()
+        };
+        for (class, operator, expected) in [
+            (json!("gold"), "In", true),
+            (json!("silver"), "In", false),
+            (json!("silver"), "NotIn", true),
+            (Value::Null, "Exists", false),
+            (Value::Null, "DoesNotExist", true),
+        ] {
+            assert_eq!(is_in(&claim(class.clone()), &scope(operator)), expected, "{class} {operator}");
+        }
     }
 }

@@ -34,7 +34,9 @@ impl Scenario for ComeAndGo {
     fn prepare<'a>(&'a self, plane: &'a ControlPlane) -> BoxFuture<'a, ()> {
         Box::pin(async {
             plane.let_pods_into("default").await;
-            quota(plane, "all", json!({"hard": {"pods": "10", "requests.cpu": "2", "services": "5"}})).await;
+            quota(plane, "all", json!({"hard": {"pods": "10", "services": "5"}})).await;
+            // One that limits processors takes only pods that say how much they ask for.
+            quota(plane, "busy", json!({"hard": {"requests.cpu": "2"}, "scopes": ["NotBestEffort"]})).await;
             quota(plane, "best-effort", json!({"hard": {"pods": "5"}, "scopes": ["BestEffort"]})).await;
             quota(plane, "objects", json!({"hard": {"count/configmaps": "5", "count/nothing.example.com": "1"}})).await;
         })
@@ -69,7 +71,8 @@ impl Scenario for ComeAndGo {
     }
 
     fn outcome(&self, state: &State) -> Result<(), String> {
-        expect(state, "all", json!({"pods": "2", "requests.cpu": "250m", "count/pods": "3"}))?;
+        expect(state, "all", json!({"pods": "2", "count/pods": "3"}))?;
+        expect(state, "busy", json!({"requests.cpu": "250m"}))?;
         expect(state, "best-effort", json!({"pods": "1"}))?;
         expect(state, "objects", json!({"count/configmaps": "1"}))
     }
