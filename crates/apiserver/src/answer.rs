@@ -1,5 +1,7 @@
 //! Answers: objects, statuses and plain text as HTTP.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, WARNING};
 use http::{Response, StatusCode};
@@ -27,11 +29,12 @@ pub fn value(code: StatusCode, value: &Value) -> Response<Body> {
     json(code, serde_json::to_vec(value).expect("a value is always encodable"))
 }
 
-/// A status: a refusal, or the answer to a delete.
+/// A status: a refusal, or the answer to a delete. The audit log finds it in the extensions.
 pub fn status(status: &Status) -> Response<Body> {
     let code = if status.code == 0 { 200 } else { status.code };
     let bytes = serde_json::to_vec(status).expect("a status is always encodable");
     let mut response = json(StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), bytes);
+    response.extensions_mut().insert(Arc::new(status.clone()));
     if let Some(seconds) = status.details.as_ref().map(|details| details.retry_after_seconds).filter(|s| *s > 0) {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
     }

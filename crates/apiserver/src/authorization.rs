@@ -191,7 +191,7 @@ fn marks(snapshot: &Snapshot) -> [Mark; 4] {
 }
 
 /// The answer to someone who may not.
-fn refusal(user: &User, asked: &Asked<'_>, reason: &str) -> Status {
+pub(crate) fn refusal(user: &User, asked: &Asked<'_>, reason: &str) -> Status {
     let mut message = asked.refused_to(&user.name);
     if !reason.is_empty() {
         message = format!("{message}: {reason}");

@@ -8,6 +8,7 @@ use setpoint_schema::behaviour;
 use setpoint_schema::{Context, Kind};
 use setpoint_store::{CommitError, Committed, Selection, Transaction};
 
+use crate::audit::Noted;
 use crate::fence::Fence;
 use crate::query::{ListOptions, Query};
 use crate::registry::Served;
@@ -34,6 +35,8 @@ pub(crate) struct Call<'a> {
     pub(crate) warnings: Vec<String>,
     /// What webhooks and policies leave for the audit log.
     pub(crate) audit_annotations: Vec<(String, String)>,
+    /// What else the audit log is told.
+    pub(crate) noted: Noted,
 }
 
 /// The server itself, when it is the one who writes.
@@ -77,6 +80,7 @@ impl<'a> Call<'a> {
             fence: None,
             warnings: Vec::new(),
             audit_annotations: Vec::new(),
+            noted: Noted::default(),
         }
     }
 

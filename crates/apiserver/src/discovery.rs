@@ -20,7 +20,7 @@ use crate::query::Query;
 use crate::registry::Registry;
 use crate::representation::{Media, Representation};
 use crate::server::{Inner, unknown_resource};
-use crate::{answer, health, metrics, node_metrics, openapi, yaml_out};
+use crate::{answer, health, metrics, node_metrics, openapi, openid, yaml_out};
 use aggregated::{Aggregated, Part};
 use negotiation::Wanted;
 
@@ -57,6 +57,8 @@ pub(crate) fn answer(
             document(parts, &node_metrics::resource_list())
         }
         ["metrics"] => metrics::answer(Some(&server.metrics), server),
+        [".well-known", "openid-configuration"] => openid::configuration(server, parts),
+        ["openid", "v1", "jwks"] => openid::keys(server, parts),
         ["openapi", rest @ ..] => openapi::answer(registry, parts, rest),
         ["apis", group, _] if groups::is_builtin(group) => answer::status(&unknown_resource()),
         _ => answer::page_not_found(),

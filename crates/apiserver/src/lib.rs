@@ -11,6 +11,7 @@ mod admission;
 mod allocation;
 mod answer;
 mod api_service_availability;
+pub mod audit;
 mod authorization;
 mod bootstrap;
 mod call;
@@ -29,6 +30,7 @@ mod local;
 
 mod objects;
 mod openapi;
+mod openid;
 
 pub mod body;
 pub mod clock;

@@ -112,6 +112,7 @@ pub(crate) fn answer(requests: Option<&Metrics>, server: &Inner) -> Response<Bod
     }
     server.flow.write(&mut out);
     storage::write(&server.store, &mut out);
+    server.audit.get().into_iter().for_each(|audit| audit.write_figures(&mut out));
     process::write(&mut out);
     let beside = server.beside.get().map(|figures| figures()).unwrap_or_default();
     let mut response = answer::text(StatusCode::OK, out.into_text() + &beside);

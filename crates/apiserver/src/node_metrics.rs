@@ -12,6 +12,7 @@ use setpoint_schema::Edit;
 use setpoint_store::{Query as StoreQuery, Selection};
 
 use crate::answer::Answer;
+use crate::audit::Noted;
 use crate::call::Call;
 use crate::nearby::Usage;
 use crate::path::ResourcePath;
@@ -66,6 +67,7 @@ pub(crate) async fn answer(
         fence: None,
         warnings: Vec::new(),
         audit_annotations: Vec::new(),
+        noted: Noted::default(),
     };
     let figures = Figures::take(server);
     match name {

@@ -7,6 +7,7 @@ mod certificate;
 mod file;
 mod kubeconfig;
 mod requests;
+mod secret_keys;
 
 use std::fmt;
 use std::io;
@@ -18,6 +19,8 @@ use std::time::{Duration, SystemTime};
 use rcgen::KeyPair;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+pub use secret_keys::{KeyFileError, SecretKeys};
 
 use crate::serve::Tls;
 use crate::tokens::Signer;

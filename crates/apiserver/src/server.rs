@@ -19,6 +19,7 @@ use tokio::sync::watch;
 use crate::admission::Extensions;
 use crate::admission::quota::Queues;
 use crate::answer::{self, Answer};
+use crate::audit::{self, Audit, Noted, Record};
 use crate::authorization::{self, Access, Asked, Narrowed};
 use crate::body::Body;
 use crate::call::Call;
@@ -66,6 +67,10 @@ pub(crate) struct Inner {
     pub(crate) quota_queues: Queues,
     /// Signs service account tokens; without one there are none.
     pub(crate) signer: OnceLock<Signer>,
+    /// Where clients find this server.
+    pub(crate) address: OnceLock<SocketAddr>,
+    /// Who did what, for those who want to know later.
+    pub(crate) audit: OnceLock<Audit>,
     /// Writes the figures of what runs in the same process.
     pub(crate) beside: OnceLock<Figures>,
     /// Nodes that need no connection.
@@ -102,6 +107,8 @@ impl ApiServer {
                 extensions: Extensions::default(),
                 quota_queues: Queues::default(),
                 signer: OnceLock::new(),
+                address: OnceLock::new(),
+                audit: OnceLock::new(),
                 beside: OnceLock::new(),
                 nearby: OnceLock::new(),
                 has_roles: AtomicBool::new(false),
@@ -115,6 +122,11 @@ impl ApiServer {
     /// Signs service account tokens with this. Whoever comes first stays.
     pub fn sign_with(&self, signer: Signer) {
         let _ = self.inner.signer.set(signer);
+    }
+
+    /// Writes down in `log` what `policy` says. Whoever comes first stays.
+    pub fn audit(&self, policy: audit::Policy, log: audit::Log) {
+        let _ = self.inner.audit.set(Audit::new(policy, log));
     }
 
     /// Shows the figures of what runs in the same process with the server's own. Whoever comes first stays.
@@ -165,6 +177,7 @@ impl ApiServer {
     /// Makes what must always be there: the system's namespaces, the service range and the API's own Service.
     /// `listen` is where it can be reached.
     pub async fn prepare(&self, listen: SocketAddr) -> Result<(), Box<Status>> {
+        let _ = self.inner.address.set(listen);
         crate::bootstrap::run(&self.inner, listen).await
     }
 
@@ -206,15 +219,27 @@ impl tower::Service<Request<Body>> for ApiServer {
             let (method, uri) = (request.method().clone(), request.uri().clone());
             let registry = inner.kinds.current(&inner.store);
             let observation = inner.metrics.begin(&registry, &method, &uri);
-            let response = match AssertUnwindSafe(inner.handle(&registry, request)).catch_unwind().await {
-                Ok(response) => response,
+            let id = inner.audit.get().map(|_| audit::request_id(request.headers(), &inner.chance));
+            let mut record = None;
+            let handled = inner.handle(&registry, request, id.as_deref(), &mut record);
+            let mut response = match AssertUnwindSafe(handled).catch_unwind().await {
+                Ok(response) => match record {
+                    Some(record) => record.answered(response),
+                    None => response,
+                },
                 Err(_) => {
                     tracing::error!(%method, path = uri.path(), "a handler panicked");
+                    if let Some(record) = record {
+                        record.panicked();
+                    }
                     answer::status(&Status::internal_error(
                         "the request could not be handled; the server's log has the cause",
                     ))
                 }
             };
+            if let Some(id) = id {
+                audit::name_answer(&mut response, &id);
+            }
             Ok(inner.metrics.end(observation, response))
         })
     }
@@ -231,63 +256,130 @@ impl Inner {
         }
     }
 
-    async fn handle(&self, registry: &Arc<Registry>, request: Request<Body>) -> Response<Body> {
+    /// Answers a request. `record` is made on the way, if the request is to be written down, and left for the caller to end.
+    async fn handle(
+        &self,
+        registry: &Arc<Registry>,
+        request: Request<Body>,
+        id: Option<&str>,
+        record: &mut Option<Record>,
+    ) -> Response<Body> {
         let (parts, body) = request.into_parts();
-        let path = parts.uri.path();
-        match path::parse(path) {
-            Target::Other(segments) if health::is_open(&segments) => {
-                health::answer(self, &parts.method, &segments, parts.uri.query().unwrap_or(""))
+        let target = path::parse(parts.uri.path());
+        let user = self.authenticated(&parts);
+        if let (Some(audit), Some(id)) = (self.audit.get(), id) {
+            *record = Record::begin(audit, &self.clock, id, &parts, &target, user.as_deref().ok());
+        }
+        if let Target::Other(segments) = &target
+            && health::is_open(segments)
+        {
+            record.iter_mut().for_each(Record::received);
+            return health::answer(self, &parts.method, segments, parts.uri.query().unwrap_or(""));
+        }
+        let user = match user {
+            Ok(user) => user,
+            Err(status) => {
+                let response = answer::status(&status);
+                if let Some(record) = record.take() {
+                    record.turned_away(&response);
+                }
+                return response;
             }
-            target => match self.caller(&parts) {
-                Err(status) => answer::status(&status),
-                Ok(caller) => match target {
-                    Target::Other(segments) => match self.check_path(&caller, &parts) {
-                        Ok(()) => match self.debug.get() {
-                            Some(answer) if segments.first() == Some(&"debug") => {
-                                answer(parts.method.clone(), parts.uri.clone()).await
-                            }
-                            _ => discovery::answer(self, registry, &parts, &segments),
-                        },
-                        Err(status) => answer::status(&status),
-                    },
-                    Target::Resource(path) => {
-                        let result = self.resource(registry, &parts, path, &caller, body).await;
-                        result.unwrap_or_else(|status| refusal(&parts, &status))
-                    }
-                },
-            },
+        };
+        record.iter_mut().for_each(Record::received);
+        match self.caller(&parts, user, record) {
+            Err(status) => answer::status(&status),
+            Ok(mut caller) => {
+                let response = self.answer(registry, &parts, target, &mut caller, body).await;
+                record.iter_mut().for_each(|record| record.take(std::mem::take(&mut caller.noted)));
+                response
+            }
         }
     }
 
-    /// Who asks: the holder of a client certificate of our CA or of a token of ours, or someone for whom they may act. Without
+    /// The answer to somebody.
+    async fn answer(
+        &self,
+        registry: &Arc<Registry>,
+        parts: &http::request::Parts,
+        target: Target<'_>,
+        caller: &mut Caller<'_>,
+        body: Body,
+    ) -> Response<Body> {
+        match target {
+            Target::Other(segments) => match self.check_path(caller, parts) {
+                Ok(()) => match self.debug.get() {
+                    Some(answer) if segments.first() == Some(&"debug") => {
+                        answer(parts.method.clone(), parts.uri.clone()).await
+                    }
+                    _ => discovery::answer(self, registry, parts, &segments),
+                },
+                Err(status) => answer::status(&status),
+            },
+            Target::Resource(path) => {
+                let result = self.resource(registry, parts, path, caller, body).await;
+                result.unwrap_or_else(|status| refusal(parts, &status))
+            }
+        }
+    }
+
+    /// Whose credentials came with a request: the holder of a client certificate of our CA or of a token of ours. Without
     /// any of these it is somebody unknown.
-    fn caller<'a>(&self, parts: &'a http::request::Parts) -> Result<Caller<'a>, Box<Status>> {
+    fn authenticated<'a>(&self, parts: &'a http::request::Parts) -> Result<Cow<'a, User>, Box<Status>> {
         let (extensions, headers) = (&parts.extensions, &parts.headers);
         if extensions.get::<RefusedCertificate>().is_some() {
             return Err(Box::new(Status::unauthorized("Unauthorized")));
         }
-        let user = match (User::of(extensions), tokens::bearer(headers)) {
-            (Some(user), _) if user.is_settled() => Cow::Borrowed(user),
-            (Some(user), _) => Cow::Owned(user.clone().settled()),
+        match (User::of(extensions), tokens::bearer(headers)) {
+            (Some(user), _) if user.is_settled() => Ok(Cow::Borrowed(user)),
+            (Some(user), _) => Ok(Cow::Owned(user.clone().settled())),
             (None, Some(token)) => match tokens::holder(self, token) {
-                Some(user) => Cow::Owned(user),
-                None => return Err(Box::new(Status::unauthorized("Unauthorized"))),
+                Some(user) => Ok(Cow::Owned(user)),
+                None => Err(Box::new(Status::unauthorized("Unauthorized"))),
             },
-            (None, None) => Cow::Owned(User::anonymous()),
-        };
-        let internal = extensions.get::<InProcess>().is_some() && !self.has_roles.load(Ordering::Relaxed);
-        Ok(match authorization::impersonated(self, &user, headers)? {
-            Some(other) => Caller { user: Cow::Owned(other), internal: false },
-            None => Caller { user, internal },
+            (None, None) => Ok(Cow::Owned(User::anonymous())),
+        }
+    }
+
+    /// Who asks: whose credentials they are, or someone for whom they may act.
+    fn caller<'a>(
+        &self,
+        parts: &http::request::Parts,
+        user: Cow<'a, User>,
+        record: &mut Option<Record>,
+    ) -> Result<Caller<'a>, Box<Status>> {
+        let internal = parts.extensions.get::<InProcess>().is_some() && !self.has_roles.load(Ordering::Relaxed);
+        let noted = record.as_ref().map(Record::notes).unwrap_or_default();
+        Ok(match authorization::impersonated(self, &user, &parts.headers)? {
+            Some(other) => {
+                record.iter_mut().for_each(|record| record.acts_as(&other));
+                Caller { user: Cow::Owned(other), internal: false, noted }
+            }
+            None => Caller { user, internal, noted },
         })
     }
 
-    fn check_path(&self, caller: &Caller<'_>, parts: &http::request::Parts) -> Result<(), Box<Status>> {
+    fn check_path(&self, caller: &mut Caller<'_>, parts: &http::request::Parts) -> Result<(), Box<Status>> {
         if caller.internal {
             return Ok(());
         }
         let verb = parts.method.as_str().to_ascii_lowercase();
-        self.access.check(&self.store, &caller.user, &Asked::of_path(&verb, parts.uri.path()))
+        self.check_access(caller, &Asked::of_path(&verb, parts.uri.path()))
+    }
+
+    /// Whether somebody may do something, and if not, the refusal. The reason is noted either way.
+    fn check_access(&self, caller: &mut Caller<'_>, asked: &Asked<'_>) -> Result<(), Box<Status>> {
+        if !caller.noted.is_kept() {
+            return self.access.check(&self.store, &caller.user, asked);
+        }
+        let (is_allowed, reason) = self.access.judge(&self.store, &caller.user, asked);
+        let checked = match is_allowed {
+            true => Ok(()),
+            false => Err(Box::new(authorization::refusal(&caller.user, asked, &reason))),
+        };
+        caller.noted.annotate("authorization.k8s.io/decision", if is_allowed { "allow" } else { "forbid" });
+        caller.noted.annotate("authorization.k8s.io/reason", reason);
+        checked
     }
 
     async fn resource(
@@ -295,7 +387,7 @@ impl Inner {
         registry: &Registry,
         parts: &http::request::Parts,
         path: ResourcePath<'_>,
-        caller: &Caller<'_>,
+        caller: &mut Caller<'_>,
         body: Body,
     ) -> Answer {
         let name = path.name.map(decoded).transpose()?;
@@ -305,7 +397,7 @@ impl Inner {
         let narrowed = Narrowed::of(&path, &query);
         let asked = Asked::of_resource(&parts.method, &path, &query, &narrowed);
         if !caller.internal {
-            let checked = self.access.check(&self.store, &caller.user, &asked);
+            let checked = self.check_access(caller, &asked);
             if let (Err(refusal), Some(InProcess)) = (&checked, parts.extensions.get()) {
                 tracing::warn!(%refusal, "a part of this process has no role for what it does");
             }
@@ -350,7 +442,7 @@ impl Inner {
         parts: &http::request::Parts,
         path: &ResourcePath<'_>,
         query: Query<'_>,
-        caller: &Caller<'_>,
+        caller: &mut Caller<'_>,
         body: Body,
     ) -> Answer {
         if !is_addressed_rightly(&served.kind, path) {
@@ -370,8 +462,12 @@ impl Inner {
             fence: Fence::of(&parts.method, &parts.headers)?,
             warnings: Vec::new(),
             audit_annotations: Vec::new(),
+            noted: std::mem::take(&mut caller.noted),
         };
-        call.warnings.extend(served.kind.behaviour.deprecation().map(Into::into));
+        if let Some(deprecation) = served.kind.behaviour.deprecation() {
+            call.noted.annotate("k8s.io/deprecated", "true");
+            call.warnings.push(deprecation.into());
+        }
         let result = verbs::run(&mut call, &parts.method, body).await;
         let mut response = result.unwrap_or_else(|status| refusal(parts, &status));
         if parts.method == Method::HEAD {
@@ -380,6 +476,9 @@ impl Inner {
         if response.status() != http::StatusCode::METHOD_NOT_ALLOWED {
             answer::warn(&mut response, call.warnings);
         }
+        call.audit_annotations.into_iter().for_each(|(key, value)| call.noted.annotate(&key, value));
+        let response = call.noted.answer(response).await;
+        caller.noted = call.noted;
         Ok(compression::compress(&parts.headers, response))
     }
 }
@@ -389,6 +488,8 @@ struct Caller<'a> {
     user: Cow<'a, User>,
     /// A part of this process, not somebody on the network.
     internal: bool,
+    /// What the audit log is told.
+    noted: Noted,
 }
 
 /// A refusal in the format that the client reads.

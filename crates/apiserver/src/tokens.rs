@@ -4,6 +4,8 @@
 //! They are JSON Web Tokens with the claims that Kubernetes gives them, so everyone who reads those reads these. Start
 //! at [`Signer`].
 
+mod bootstrap;
+mod public;
 mod request;
 mod review;
 

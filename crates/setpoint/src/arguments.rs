@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use setpoint_controllers::{Choice, ChoiceError};
 
+use crate::audit::AuditArguments;
 use crate::failure::Failure;
+use crate::sealing::SealArguments;
 
 /// A Kubernetes-compatible control plane in one binary.
 #[derive(Parser)]
@@ -46,6 +48,16 @@ pub enum Command {
     Fleet(FleetArguments),
     /// Run the hub alone, which vehicles connect to
     Hub(HubArguments),
+    /// Encrypt what is encrypted in the data directory of a stopped server with a new key
+    RotateKeys {
+        #[command(flatten)]
+        data: DataArguments,
+        #[command(flatten)]
+        seal: SealArguments,
+        /// Forget the keys before it: backups that they sealed can't be restored any more
+        #[arg(long)]
+        drop_old: bool,
+    },
     /// Check every record in the data directory of a stopped server
     Verify {
         #[command(flatten)]
@@ -104,6 +116,10 @@ pub struct ServerArguments {
     /// Where objects are kept: `embedded`, in the data directory
     #[arg(long, default_value = "embedded", value_parser = store)]
     pub store: StoreChoice,
+    #[command(flatten)]
+    pub seal: SealArguments,
+    #[command(flatten)]
+    pub audit: AuditArguments,
     /// How much to log to stderr [default: $SETPOINT_LOG or info]
     #[arg(long, value_name = "LEVEL", value_enum)]
     pub log_level: Option<LogLevel>,

@@ -2,6 +2,7 @@
 
 mod alone;
 mod arguments;
+mod audit;
 mod beside;
 mod enrol;
 mod failure;
@@ -11,6 +12,7 @@ mod logging;
 mod maintenance;
 mod nearby;
 mod parts;
+mod sealing;
 mod server;
 mod service;
 mod signals;
@@ -75,6 +77,7 @@ async fn perform(command: Command) -> Result<(), Failure> {
         Command::Node(arguments) => alone::node(arguments).await,
         Command::Fleet(arguments) => fleet::run(arguments).await,
         Command::Hub(arguments) => hub::run(arguments).await,
+        Command::RotateKeys { data, seal, drop_old } => sealing::rotate(&data, &seal, drop_old).await,
         Command::Verify { data } => maintenance::verify(&data).await,
         Command::Backup { data, file } => maintenance::backup(&data, &file).await,
         Command::Restore { data, file } => maintenance::restore(&data, &file).await,

@@ -4,12 +4,15 @@ use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use setpoint_store::{OpenError, RealDisk, Report};
+use setpoint_api::GroupResource;
+use setpoint_apiserver::pki::SecretKeys;
+use setpoint_store::{OpenError, RealDisk, Report, Seal};
 
 use crate::arguments::DataArguments;
 use crate::failure::{Failure, say};
-use crate::{server, service};
+use crate::{sealing, server, service};
 
 /// Reads every record.
 pub async fn verify(data: &DataArguments) -> Result<(), Failure> {
@@ -17,7 +20,14 @@ pub async fn verify(data: &DataArguments) -> Result<(), Failure> {
     let what = format!("can't verify the data in {}", folder.display());
     let store = existing_store(&folder, &what)?;
     let disk = RealDisk::new(store).map_err(|error| Failure::new(&what, error))?;
-    match setpoint_store::verify(&disk, &*service::fields()).await {
+    let keys = keys(&folder, &what)?;
+    let has_keys = keys.is_some();
+    match setpoint_store::verify(&disk, &*service::fields(), keys.map(|keys| keys as _)).await {
+        Ok(report) if !has_keys => {
+            say(&describe(&report));
+            say("there are no keys: of what is encrypted only the checksums were checked");
+            Ok(())
+        }
         Ok(report) => {
             say(&describe(&report));
             Ok(())
@@ -34,8 +44,10 @@ pub async fn backup(data: &DataArguments, file: &Path) -> Result<(), Failure> {
     if file.exists() {
         return Err(Failure::new(what, format!("{} is there already", file.display())).hint("choose another file"));
     }
-    let store = server::open_store(&folder).await.map_err(|error| refused(&what, error))?;
-    let written = write_backup(&store.snapshot(), file).await;
+    let keys = keys(&folder, &what)?;
+    let opened = server::open_with(&folder, keys.clone().map(|keys| keys as _)).await;
+    let store = opened.map_err(|error| refused(&what, error))?;
+    let written = write_backup(&store.snapshot(), file, keys.as_deref().map(|keys| keys as _)).await;
     store.close().await;
     let bytes = written.map_err(|error| Failure::new(what, format!("{}: {error}", file.display())))?;
     say(&format!("wrote {} ({bytes} bytes, revision {})", file.display(), store.snapshot().revision().get()));
@@ -52,10 +64,13 @@ pub async fn restore(data: &DataArguments, file: &Path) -> Result<(), Failure> {
     symlink(backup, bench.0.join(BACKUP)).map_err(failed)?;
     let from = RealDisk::new(&bench.0).map_err(failed)?;
     let to = RealDisk::new(folder.join("store")).map_err(failed)?;
-    let restored =
-        setpoint_store::restore(&from, BACKUP, &to, server::identity().map_err(failed)?, &*service::fields()).await;
+    let (keys, identity) = (keys(&folder, &what)?, server::identity().map_err(failed)?);
+    let seal = keys.as_deref().map(|keys| keys as _);
+    let restored = setpoint_store::restore(&from, BACKUP, &to, identity, &*service::fields(), seal).await;
     let report = restored.map_err(|error| match error {
         OpenError::Foreign(_) => Failure::new(&what, "there is data already").hint("choose an empty `--data-dir`"),
+        OpenError::Sealed(why) => Failure::new(&what, format!("an object in it is encrypted: {why}"))
+            .hint(format!("put the keys of the server that the backup is of to {}", sealing::file(&folder).display())),
         error => refused(&what, error),
     })?;
     say(&describe(&report));
@@ -84,20 +99,27 @@ impl Drop for Bench {
     }
 }
 
-async fn write_backup(snapshot: &setpoint_store::Snapshot, file: &Path) -> io::Result<u64> {
+/// The keys of a folder, if it has any.
+fn keys(folder: &Path, what: &str) -> Result<Option<Arc<SecretKeys>>, Failure> {
+    let covered = vec![GroupResource::new("", "secrets")];
+    let keys = SecretKeys::read(&sealing::file(folder), covered).map_err(|error| Failure::new(what, error))?;
+    Ok(keys.map(Arc::new))
+}
+
+async fn write_backup(snapshot: &setpoint_store::Snapshot, file: &Path, seal: Option<&dyn Seal>) -> io::Result<u64> {
     let folder = match file.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
     let bench = Bench::new(folder)?;
     let disk = RealDisk::new(&bench.0)?;
-    let bytes = setpoint_store::backup(snapshot, &disk, BACKUP).await?;
+    let bytes = setpoint_store::backup(snapshot, &disk, BACKUP, seal).await?;
     fs::rename(bench.0.join(BACKUP), file)?;
     fs::File::open(folder)?.sync_all()?;
     Ok(bytes)
 }
 
-fn existing_store(folder: &Path, what: &str) -> Result<PathBuf, Failure> {
+pub fn existing_store(folder: &Path, what: &str) -> Result<PathBuf, Failure> {
     let store = folder.join("store");
     match store.is_dir() {
         true => Ok(store),
@@ -106,11 +128,15 @@ fn existing_store(folder: &Path, what: &str) -> Result<PathBuf, Failure> {
 }
 
 fn refused(what: &str, error: OpenError) -> Failure {
-    let is_locked = matches!(error, OpenError::Locked);
+    let hint = match &error {
+        OpenError::Locked => Some("stop the server first: this is not available for a running one yet"),
+        OpenError::Sealed(_) => Some("put back the copy of `pki/secrets.keys` in the data directory"),
+        _ => None,
+    };
     let failure = Failure::new(what, error);
-    match is_locked {
-        true => failure.hint("stop the server first: this is not available for a running one yet"),
-        false => failure,
+    match hint {
+        Some(hint) => failure.hint(hint),
+        None => failure,
     }
 }
 

@@ -13,17 +13,18 @@ use setpoint_apiserver::body::{Body, full};
 use setpoint_apiserver::pki::{Pki, PkiError};
 use setpoint_apiserver::serve::{Limits, serve};
 use setpoint_apiserver::user::User;
-use setpoint_store::{OpenError, Options, RealDisk, Store};
+use setpoint_store::{OpenError, Options, RealDisk, Seal, Store};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinError;
 use tower::ServiceExt;
 
 use crate::arguments::{ServerArguments, StoreChoice};
+use crate::audit::Auditing;
 use crate::beside::Beside;
 use crate::failure::{Failure, say};
 use crate::signals::Signals;
-use crate::{logging, service};
+use crate::{logging, sealing, service};
 
 /// How long the server may take until it answers that it is ready.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -46,31 +47,31 @@ pub async fn run(arguments: &ServerArguments, beside: Option<Beside>) -> Result<
             .hint("leave out `--store` to keep objects in the data directory"));
     }
     let folder = std::path::absolute(arguments.data.folder()?).map_err(|e| Failure::new("can't use --data-dir", e))?;
-    let store = open_store(&folder).await.map_err(|error| not_opened(&folder, error))?;
-    let outcome = run_on(&store, &folder, arguments, beside, &mut signals).await;
+    let policy = arguments.audit.policy()?;
+    let what = format!("can't open the data in {}", folder.display());
+    let store = sealing::open_store(&folder, &arguments.seal).await.map_err(|error| error.failure(&what))?;
+    let auditing = arguments.audit.start(policy, &folder)?;
+    let outcome = run_on(&store, &folder, arguments, &auditing, beside, &mut signals).await;
     tokio::select! {
-        () = store.close() => outcome,
+        ((), ()) = async { tokio::join!(auditing.end(), store.close()) } => outcome,
         signal = signals.next() => Err(stopped_twice(signal)),
     }
 }
 
-/// Opens the store of a data folder, with the lock that keeps others out.
-pub async fn open_store(folder: &Path) -> Result<Store, OpenError> {
+/// Opens the store of a data folder, with the lock that keeps others out. What should be sealed and is not is written anew.
+pub async fn open_with(folder: &Path, seal: Option<Arc<dyn Seal>>) -> Result<Store, OpenError> {
     let disk = RealDisk::new(folder.join("store"))?;
-    let options = Options { identity: identity()?, ..Options::default() };
+    let options = Options { identity: identity()?, seal, ..Options::default() };
     let (store, report) = Store::open(Arc::new(disk), service::fields(), options).await?;
     let (revision, objects, clean) = (report.revision.get(), report.objects, report.clean);
     tracing::info!(folder = %folder.display(), revision, objects, clean, "store opened");
-    Ok(store)
-}
-
-fn not_opened(folder: &Path, error: OpenError) -> Failure {
-    let is_locked = matches!(error, OpenError::Locked);
-    let failure = Failure::new(format!("can't open the data in {}", folder.display()), error);
-    match is_locked {
-        true => failure.hint("stop the server that runs on it, or choose another with `--data-dir`"),
-        false => failure,
+    if report.unsealed > 0 {
+        match store.rewrite().await {
+            Ok(()) => tracing::info!(records = report.unsealed, "what was not encrypted yet is"),
+            Err(error) => tracing::warn!(%error, "what is not encrypted yet stays so until there is space"),
+        }
     }
+    Ok(store)
 }
 
 /// Tells a new data directory from all others.
@@ -83,6 +84,7 @@ async fn run_on(
     store: &Store,
     folder: &Path,
     arguments: &ServerArguments,
+    auditing: &Auditing,
     mut beside: Option<Beside>,
     signals: &mut Signals,
 ) -> Result<(), Failure> {
@@ -97,6 +99,7 @@ async fn run_on(
 
     let (stop, stopping) = watch::channel(false);
     let service = service::service(store.clone(), stopping.clone());
+    auditing.follow(&service);
     service.sign_with(pki.signer().map_err(|error| Failure::new("can't sign tokens", error))?);
     let unprepared = |status| match &*store.stopped().borrow() {
         Some(reason) => store_failed(folder, reason),
@@ -305,10 +308,12 @@ mod tests {
         let disk = MemoryDisk::new();
         let (store, _) = Store::open(Arc::new(disk.clone()), Arc::new(NoFields), Options::default()).await.unwrap();
         let folder = tempfile::tempdir().unwrap();
-        let arguments = crate::arguments::Arguments::parse_from(["setpoint", "server", "--listen", ":0"]);
+        let arguments =
+            crate::arguments::Arguments::parse_from(["setpoint", "server", "--listen", ":0", "--audit-log-path="]);
         let crate::arguments::Command::Server(arguments) = arguments.command else { panic!("not a server") };
         let mut signals = Signals::listen().unwrap();
-        let running = run_on(&store, folder.path(), &arguments, None, &mut signals);
+        let auditing = arguments.audit.start(arguments.audit.policy().unwrap(), folder.path()).unwrap();
+        let running = run_on(&store, folder.path(), &arguments, &auditing, None, &mut signals);
         let failing = async {
             // Once the server has begun to write what must always be there, every operation fails.
             store.reached(Revision::new(1)).await;

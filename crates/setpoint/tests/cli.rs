@@ -194,3 +194,88 @@ fn the_version_is_printed() {
     let output = check(&["version"], 0, "");
     assert!(String::from_utf8_lossy(&output.stdout).starts_with(concat!("setpoint ", env!("CARGO_PKG_VERSION"))));
 }
+
+#[test]
+fn requests_are_written_down_by_default_for_nobody_else_to_read() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let server = Running::start("server", folder.path());
+    server.get("/api/v1/namespaces/default/secrets", &["-k"]);
+    server.get("/readyz", &["-k"]);
+    assert_eq!(server.stop(Signal::TERM).0, Some(0));
+    let log = folder.path().join("audit/audit.log");
+    let text = fs::read_to_string(&log).unwrap();
+    let denied = text.lines().filter(|line| line.contains("\"username\":\"system:anonymous\"")).collect::<Vec<_>>();
+    assert!(denied.len() == 1 && denied[0].contains("\"code\":403"), "{text}");
+    assert!(!text.contains("/readyz"), "{text}");
+    assert_eq!(fs::metadata(&log).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn an_audit_policy_that_is_wrong_is_refused_before_anything_starts() {
+    let folder = tempfile::tempdir().unwrap();
+    let policy = folder.path().join("policy.yaml");
+    fs::write(&policy, "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Loud}]\n").unwrap();
+    let data = folder.path().join("data");
+    let arguments = ["server", "--data-dir", data.to_str().unwrap(), "--audit-policy-file", policy.to_str().unwrap()];
+    check(&arguments, 2, "rules[0].level: Unsupported value: \"Loud\"");
+    assert!(!data.exists());
+}
+
+/// The files under a folder that have one of these texts in them.
+fn betrayed(folder: &Path, texts: &[&str]) -> Vec<std::path::PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(betrayed(&path, texts));
+            continue;
+        }
+        let bytes = fs::read(&path).unwrap();
+        if texts.iter().any(|text| bytes.windows(text.len()).any(|window| window == text.as_bytes())) {
+            found.push(path);
+        }
+    }
+    found
+}
+
+#[test]
+fn secrets_are_encrypted_on_the_disk_and_lost_without_their_keys() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let path = |name: &str| data.join(name).into_os_string().into_string().unwrap();
+    let (admin, keys, backup) = (path("pki/admin.pem"), data.join("pki/secrets.keys"), folder.path().join("backup"));
+    let secret = "/api/v1/namespaces/default/secrets";
+    let canaries = ["canary-in-the-mine", "Y2FuYXJ5LWluLXRoZS1taW5l"];
+    let body = r#"{"metadata":{"name":"s"},"stringData":{"a":"canary-in-the-mine"}}"#;
+
+    let server = Running::start("server", &data);
+    server.get(secret, &["-k", "--cert", &admin, "-H", "content-type: application/json", "-d", body]);
+    assert_eq!(server.stop(Signal::TERM).0, Some(0));
+    assert_eq!(betrayed(&data, &canaries), Vec::<std::path::PathBuf>::new());
+
+    let at = ["--data-dir", data.to_str().unwrap()];
+    check(&[&["rotate-keys", "--drop-old"], &at[..]].concat(), 0, "");
+    check(&[&["verify"], &at[..]].concat(), 0, "");
+    check(&[&["backup"], &at[..], &[backup.to_str().unwrap()]].concat(), 0, "");
+    assert_eq!(betrayed(folder.path(), &canaries), Vec::<std::path::PathBuf>::new());
+    let server = Running::start("server", &data);
+    let answer = server.get(&format!("{secret}/s"), &["-k", "--cert", &admin]);
+    assert!(answer.contains(canaries[1]), "{answer}");
+    assert_eq!(server.stop(Signal::TERM).0, Some(0));
+
+    let kept = folder.path().join("kept.keys");
+    fs::rename(&keys, &kept).unwrap();
+    check(&[&["server", "--listen", "127.0.0.1:0"], &at[..]].concat(), 1, "the keys are not in");
+    assert!(!keys.exists(), "a new key would hide that the old one is lost");
+    check(&[&["verify"], &at[..]].concat(), 0, "");
+    let another = folder.path().join("another");
+    check(&[&["backup"], &at[..], &[another.to_str().unwrap()]].concat(), 1, "pki/secrets.keys");
+    let other = folder.path().join("other");
+    let restore = ["restore", "--data-dir", other.to_str().unwrap(), backup.to_str().unwrap()];
+    check(&restore, 1, "pki/secrets.keys");
+    fs::create_dir_all(other.join("pki")).unwrap();
+    fs::copy(&kept, other.join("pki/secrets.keys")).unwrap();
+    check(&restore, 0, "");
+    assert_eq!(betrayed(&other, &canaries), Vec::<std::path::PathBuf>::new());
+}

@@ -28,6 +28,7 @@ use crate::disk::Disk;
 use crate::facts::Fields;
 use crate::head::Head;
 use crate::log::{Figures, Log};
+use crate::seal::{Closed, Seal};
 use crate::snapshot::Snapshot;
 use crate::state::State;
 use crate::window::WindowBounds;
@@ -38,7 +39,7 @@ use writer::{Request, Writer};
 const WAITING_MAX: usize = 4096;
 
 /// How an embedded log behaves.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// The identity of a new data directory. Chance is passed in: choose it at random.
     pub identity: Identity,
@@ -50,6 +51,8 @@ pub struct Options {
     pub relaxed_max: u32,
     /// How much of the past watchers can resume from.
     pub window: WindowBounds,
+    /// Keeps chosen objects unreadable on the disk.
+    pub seal: Option<Arc<dyn Seal>>,
 }
 
 impl Default for Options {
@@ -60,6 +63,7 @@ impl Default for Options {
             checkpoint_bytes: 64 * 1024 * 1024,
             relaxed_max: 4096,
             window: WindowBounds::default(),
+            seal: None,
         }
     }
 }
@@ -104,7 +108,7 @@ impl EmbeddedLog {
     ) -> Result<(EmbeddedLog, Arc<State>, Report), OpenError> {
         let lock = lock(&*disk).await?;
         if directory::read(&*disk).await?.is_none() {
-            create(&*disk, options.identity, Snapshot::new(Head::default())).await?;
+            create(&*disk, options.identity, Snapshot::new(Head::default()), None).await?;
         }
         let found = directory::read(&*disk).await?.ok_or_else(|| directory::damaged("format", 0, "it vanished"))?;
         let recovered = recovery::recover(&*disk, found, fields, &options).await?;
@@ -143,11 +147,15 @@ async fn make_durable(disk: &dyn Disk, recovered: &recovery::Recovered) -> io::R
     disk.sync_directory().await
 }
 
-/// Reads and checks every record of a data directory that nobody has open.
-pub async fn verify(disk: &dyn Disk, fields: &dyn Fields) -> Result<Report, OpenError> {
+/// Reads and checks every record of a data directory that nobody has open. Without what opens them, sealed objects are only
+/// checked against their checksums.
+pub async fn verify(disk: &dyn Disk, fields: &dyn Fields, seal: Option<Arc<dyn Seal>>) -> Result<Report, OpenError> {
     let _lock = lock(disk).await?;
     match directory::read(disk).await? {
-        Some(found) => Ok(recovery::recover(disk, found, fields, &Options::default()).await?.report),
+        Some(found) => {
+            let options = Options { seal: seal.or_else(|| Some(Arc::new(Closed))), ..Options::default() };
+            Ok(recovery::recover(disk, found, fields, &options).await?.report)
+        }
         None => Err(OpenError::Foreign("nothing".into())),
     }
 }
@@ -160,11 +168,16 @@ async fn lock(disk: &dyn Disk) -> Result<crate::disk::Lock, OpenError> {
 }
 
 /// Makes a new data directory that begins with a snapshot.
-async fn create(disk: &dyn Disk, identity: Identity, snapshot: Snapshot) -> Result<(), OpenError> {
+async fn create(
+    disk: &dyn Disk,
+    identity: Identity,
+    snapshot: Snapshot,
+    seal: Option<&dyn Seal>,
+) -> Result<(), OpenError> {
     let name = directory::checkpoint_name(1);
     let chain = crc32c::crc32c(&identity);
     let header = CheckpointHeader { identity, segment: 1, chain, revision: snapshot.revision() };
-    checkpoint::write(disk, &name, header, &snapshot).await?;
+    checkpoint::write(disk, &name, header, &snapshot, seal).await?;
     Ok(directory::initialize(disk, identity).await?)
 }
 
@@ -179,6 +192,16 @@ impl Log for EmbeddedLog {
             let (reply, answer) = oneshot::channel();
             self.requests.send(Request::Commit(transaction, reply)).await.map_err(|_| stopped())?;
             answer.await.map_err(|_| stopped())?
+        })
+    }
+
+    fn rewrite(&self) -> Pin<Box<dyn Future<Output = Result<(), CommitError>> + Send + '_>> {
+        Box::pin(async move {
+            let (done, rewritten) = oneshot::channel();
+            let stopped =
+                || CommitError::Stopped(self.stopped.borrow().clone().unwrap_or_else(|| "it was closed".into()));
+            self.requests.send(Request::Rewrite(done)).await.map_err(|_| stopped())?;
+            rewritten.await.map_err(|_| stopped())?.map_err(CommitError::Full)
         })
     }
 

@@ -31,6 +31,9 @@ pub(crate) trait Log: Send + Sync + 'static {
         transaction: Transaction,
     ) -> Pin<Box<dyn Future<Output = Result<Committed, CommitError>> + Send + '_>>;
 
+    /// Writes everything anew, and removes what was written before.
+    fn rewrite(&self) -> Pin<Box<dyn Future<Output = Result<(), CommitError>> + Send + '_>>;
+
     /// Answers what is waiting, then stops.
     fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 

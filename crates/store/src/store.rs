@@ -39,6 +39,11 @@ impl Store {
         self.log.commit(transaction).await
     }
 
+    /// Writes everything anew, and removes what was written before: what should be sealed is, with the present key.
+    pub async fn rewrite(&self) -> Result<(), CommitError> {
+        self.log.rewrite().await
+    }
+
     /// Everything as of the newest durable revision. Costs O(1) and never waits for a writer's sync.
     pub fn snapshot(&self) -> Snapshot {
         self.state.snapshot()

@@ -53,7 +53,7 @@ impl Sound {
 
     async fn with(load: Load, end: End, options: Options) -> Sound {
         let disk = MemoryDisk::new();
-        let (store, _) = open(disk.clone(), options).await.expect("a new store");
+        let (store, _) = open(disk.clone(), options.clone()).await.expect("a new store");
         let answers = work(&store, &disk, Load { relaxed_in_ten: 0, pauses: end != End::Killed, ..load }).await;
         match end {
             End::Clean => store.close().await,
@@ -89,8 +89,8 @@ impl Sound {
     }
 
     async fn outcome(&self, disk: MemoryDisk) -> Outcome {
-        let seen = verify(&disk, &ByNode).await;
-        let opened = open(disk, self.options).await;
+        let seen = verify(&disk, &ByNode, None).await;
+        let opened = open(disk, self.options.clone()).await;
         let report = opened.as_ref().map(|(_, report)| report);
         assert_eq!(comparable(seen.as_ref()), comparable(report), "verify and open disagree");
         self.judge(opened)
@@ -153,7 +153,7 @@ fn every_flipped_bit_at_the_end_of_a_closed_log_is_detected_or_harmless() {
         for bit in end.saturating_sub(4096) * 8..end * 8 {
             let disk = sound.disk.copy();
             disk.corrupt(&file, |bytes| flip(bytes, bit));
-            let outcome = sound.judge(open(disk, sound.options).await);
+            let outcome = sound.judge(open(disk, sound.options.clone()).await);
             assert!(matches!(outcome, Outcome::Same | Outcome::Damaged { .. }), "bit {bit}: {outcome:?}");
             if let Outcome::Damaged { file: named, offset } = outcome {
                 assert_eq!(named, file);
@@ -264,7 +264,7 @@ fn the_segment_that_a_checkpoint_begins_with_is_missed() {
 fn swapped_and_foreign_segments_are_detected() {
     run(async {
         let options = Options { checkpoint_bytes: 1 << 20, ..small() };
-        let sound = Sound::new(3, End::Clean, options, 30).await;
+        let sound = Sound::new(3, End::Clean, options.clone(), 30).await;
         let foreign = Sound::new(3, End::Clean, Options { identity: [9; 16], ..options }, 30).await;
         let segments: Vec<_> = sound.files.iter().filter(|file| file.name.starts_with("segment-")).collect();
         assert!(segments.len() > 3);

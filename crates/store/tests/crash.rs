@@ -112,7 +112,7 @@ impl World {
 
     /// Looks before opening, then opens with a power cut after each step of it.
     async fn check_opening(&self) {
-        let before = verify(&self.disk.copy(), &ByNode).await.unwrap_or_default();
+        let before = verify(&self.disk.copy(), &ByNode, None).await.unwrap_or_default();
         let found = self.check_one(&self.disk.copy()).await;
         assert_eq!((before.objects, before.torn, before.commits), (found.objects, found.torn, found.commits));
         let opening = self.disk.copy();
@@ -260,7 +260,7 @@ fn no_more_relaxed_revisions_wait_for_a_sync_than_are_passed_over_after_a_crash(
         run(async {
             let disk = MemoryDisk::new();
             let options = Options { segment_bytes: 64 * 1024, checkpoint_bytes: 1 << 20, ..small() };
-            let (store, _) = open(disk.clone(), options).await.expect("a new store");
+            let (store, _) = open(disk.clone(), options.clone()).await.expect("a new store");
             let load = Load { relaxed_in_ten: 10, commits_each: 60, pauses: false, ..Load::new(seed) };
             let answers = work(&store, &disk, load).await;
             let mut truth = Truth::default();

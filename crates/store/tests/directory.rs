@@ -33,7 +33,7 @@ fn a_directory_is_opened_by_one_at_a_time() {
         let disk = MemoryDisk::new();
         let (store, _) = open(disk.clone(), small()).await.expect("the first");
         assert!(matches!(open(disk.clone(), small()).await, Err(OpenError::Locked)));
-        assert!(matches!(verify(&disk, &ByNode).await, Err(OpenError::Locked)));
+        assert!(matches!(verify(&disk, &ByNode, None).await, Err(OpenError::Locked)));
         store.close().await;
         open(disk, small()).await.expect("the first has closed it");
     });
@@ -92,7 +92,7 @@ fn a_newer_format_and_a_foreign_directory_are_refused_with_a_clear_message() {
 fn an_empty_directory_is_not_called_sound() {
     run(async {
         let disk = MemoryDisk::new();
-        assert!(matches!(verify(&disk, &ByNode).await, Err(OpenError::Foreign(_))));
+        assert!(matches!(verify(&disk, &ByNode, None).await, Err(OpenError::Foreign(_))));
         assert_eq!(disk.operations(), 0);
     });
 }
@@ -116,7 +116,9 @@ fn on_a_real_disk_only_the_owner_can_read() {
         for n in 0..60 {
             commit(&store, &format!("o{n}")).await;
         }
-        backup(&store.snapshot(), &RealDisk::new(&directory).expect("the disk"), "saved").await.expect("a backup");
+        backup(&store.snapshot(), &RealDisk::new(&directory).expect("the disk"), "saved", None)
+            .await
+            .expect("a backup");
         assert_eq!(mode(&directory), 0o700);
         let files: Vec<_> =
             std::fs::read_dir(&directory).expect("files").map(|file| file.expect("a file").path()).collect();
@@ -159,7 +161,7 @@ fn a_backup_taken_while_others_write_restores_to_the_same_objects_at_a_later_rev
         let elsewhere = Arc::new(MemoryDisk::new());
         let saving = {
             let (snapshot, elsewhere) = (snapshot.clone(), Arc::clone(&elsewhere));
-            tokio::spawn(async move { backup(&snapshot, &*elsewhere, "saved").await })
+            tokio::spawn(async move { backup(&snapshot, &*elsewhere, "saved", None).await })
         };
         let during = work(&store, &disk, Load::new(2)).await;
         assert!(!during.acknowledged.is_empty());
@@ -167,10 +169,10 @@ fn a_backup_taken_while_others_write_restores_to_the_same_objects_at_a_later_rev
         assert_eq!(size, elsewhere.list().await.expect("files")[0].length);
 
         let target = MemoryDisk::new();
-        let report = restore(&*elsewhere, "saved", &target, [5; 16], &ByNode).await.expect("restored");
+        let report = restore(&*elsewhere, "saved", &target, [5; 16], &ByNode, None).await.expect("restored");
         let jumped = Revision::new(snapshot.revision().get() + RESTORE_JUMP);
         assert_eq!((report.revision, report.objects, report.clean), (jumped, truth.state().len(), true));
-        let seen = verify(&target, &ByNode).await.expect("sound");
+        let seen = verify(&target, &ByNode, None).await.expect("sound");
         assert_eq!((seen.revision, seen.objects, seen.clean), (jumped, truth.state().len(), true));
 
         let (restored, _) = open(target.clone(), small()).await.expect("it opens");
@@ -182,7 +184,7 @@ fn a_backup_taken_while_others_write_restores_to_the_same_objects_at_a_later_rev
             assert!(restored.snapshot_at(&pods(), from).is_err(), "{old}");
         }
         assert!(commit(&restored, "new").await > jumped);
-        let again = restore(&*elsewhere, "saved", &target.copy(), [5; 16], &ByNode).await;
+        let again = restore(&*elsewhere, "saved", &target.copy(), [5; 16], &ByNode, None).await;
         assert!(matches!(again, Err(OpenError::Foreign(_))), "a directory in use was overwritten");
     });
 }
@@ -194,19 +196,19 @@ fn a_damaged_backup_and_a_checkpoint_are_not_restored() {
         let (store, _) = open(disk.clone(), small()).await.expect("a new store");
         work(&store, &disk, Load::new(3)).await;
         let saved = MemoryDisk::new();
-        let size = backup(&store.snapshot(), &saved, "saved").await.expect("saved") as usize;
+        let size = backup(&store.snapshot(), &saved, "saved", None).await.expect("saved") as usize;
         for byte in (0..size).step_by(7) {
             let broken = saved.copy();
             broken.corrupt("saved", |bytes| bytes[byte] ^= 0x10);
             let target = MemoryDisk::new();
-            let result = restore(&broken, "saved", &target, [5; 16], &ByNode).await;
+            let result = restore(&broken, "saved", &target, [5; 16], &ByNode, None).await;
             assert!(matches!(result, Err(OpenError::Damaged { .. })), "byte {byte}: {result:?}");
             assert_eq!(target.operations(), 0, "something was written before the backup was checked");
         }
         store.close().await;
         let files = disk.list().await.expect("files");
         let checkpoint = files.iter().find(|file| file.name.starts_with("checkpoint-")).expect("a checkpoint");
-        let result = restore(&disk, &checkpoint.name, &MemoryDisk::new(), [5; 16], &ByNode).await;
+        let result = restore(&disk, &checkpoint.name, &MemoryDisk::new(), [5; 16], &ByNode, None).await;
         assert!(matches!(result, Err(OpenError::Damaged { why, .. }) if why == "it is not a backup"));
     });
 }
@@ -220,12 +222,12 @@ fn the_report_tells_what_was_found() {
         for name in ["a", "b", "c"] {
             commit(&store, name).await;
         }
-        let killed = verify(&disk.copy(), &ByNode).await.expect("sound");
+        let killed = verify(&disk.copy(), &ByNode, None).await.expect("sound");
         assert_eq!((killed.objects, killed.commits, killed.segments, killed.clean), (3, 3, 1, false));
         assert!(killed.revision > Revision::new(3), "a kill may have lost revisions: they are passed over");
         tokio::time::advance(Duration::from_millis(101)).await;
         store.close().await;
-        let closed = verify(&disk, &ByNode).await.expect("sound");
+        let closed = verify(&disk, &ByNode, None).await.expect("sound");
         assert_eq!((closed.objects, closed.commits, closed.segments, closed.clean), (3, 3, 1, true));
         assert_eq!((closed.revision, closed.checkpoint_objects, closed.torn), (Revision::new(3), 0, None));
     });

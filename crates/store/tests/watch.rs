@@ -43,7 +43,7 @@ impl World {
         let disk = MemoryDisk::new();
         let window = WindowBounds { events: 400, bytes: 1 << 20, ..WindowBounds::default() };
         let options = Options { window, segment_bytes: 64 * 1024, checkpoint_bytes: 256 * 1024, ..small() };
-        let (store, _) = open(disk.clone(), options).await.expect("a new store");
+        let (store, _) = open(disk.clone(), options.clone()).await.expect("a new store");
         let truth = Truth::default();
         let followers = interests()
             .cycle()
@@ -92,7 +92,7 @@ impl World {
         } else {
             self.store.close().await;
         }
-        let (store, report) = open(self.disk.clone(), self.options).await.expect("it opens");
+        let (store, report) = open(self.disk.clone(), self.options.clone()).await.expect("it opens");
         self.store = store;
         let found = self.found(&report);
         self.truth.cut(found);

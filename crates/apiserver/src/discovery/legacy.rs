@@ -18,6 +18,7 @@ pub(super) fn paths(registry: &Registry) -> Value {
         paths.push(base);
     }
     let others = [
+        "/.well-known/openid-configuration",
         "/apis",
         "/healthz",
         "/healthz/etcd",
@@ -31,6 +32,7 @@ pub(super) fn paths(registry: &Registry) -> Value {
         "/openapi/v2",
         "/openapi/v3",
         "/openapi/v3/",
+        "/openid/v1/jwks",
         "/readyz",
         "/readyz/etcd",
         "/readyz/informer-sync",

@@ -7,7 +7,7 @@ use setpoint_api::Status;
 use setpoint_schema::Edit;
 
 use super::request::{find, texts};
-use super::{Claims, ISSUER, Named, Refused};
+use super::{Claims, ISSUER, Named, Refused, bootstrap};
 use crate::call::Call;
 use crate::server::Inner;
 use crate::user::User;
@@ -25,19 +25,25 @@ pub(crate) fn review(call: &Call<'_>, object: &Value) -> Result<Value, Box<Statu
     if wanted.is_empty() {
         wanted.push(ISSUER.to_owned());
     }
-    Ok(match judge(call.server, token, &wanted) {
-        Ok((claims, audiences)) => {
-            let mut info = json!({});
-            let user = user(&claims);
-            info.set("username", user.name);
-            info.set("uid", user.uid);
-            info.set("groups", json!(user.groups));
-            info.set("extra", json!(user.extra));
-            json!({"authenticated": true, "user": info, "audiences": audiences})
-        }
+    let joins = || bootstrap::holder(call.server, token).filter(|_| wanted.iter().any(|audience| audience == ISSUER));
+    let judged = judge(call.server, token, &wanted);
+    if let (Err(_), Some(user)) = (&judged, joins()) {
+        return Ok(accepted(user.settled(), &[ISSUER.to_owned()]));
+    }
+    Ok(match judged {
+        Ok((claims, audiences)) => accepted(user(&claims), &audiences),
         Err(Refused::Foreign) => json!({"user": {}, "error": "invalid bearer token"}),
         Err(Refused::Because(why)) => json!({"user": {}, "error": format!("[invalid bearer token, {why}]")}),
     })
+}
+
+fn accepted(user: User, audiences: &[String]) -> Value {
+    let mut info = json!({});
+    info.set("username", user.name);
+    info.set_or_remove("uid", Some(Value::from(user.uid)).filter(|uid| uid != ""));
+    info.set("groups", json!(user.groups));
+    info.set_or_remove("extra", Some(json!(user.extra)).filter(|extra| *extra != json!({})));
+    json!({"authenticated": true, "user": info, "audiences": audiences})
 }
 
 /// The claims of a good token, and for which of the audiences it is.
@@ -56,8 +62,10 @@ fn judge(server: &Inner, token: &str, wanted: &[String]) -> Result<(Claims, Vec<
 
 /// Whose token this is, if it is a good one for this server.
 pub(crate) fn holder(server: &Inner, token: &str) -> Option<User> {
-    let (claims, _) = judge(server, token, &[ISSUER.to_owned()]).ok()?;
-    Some(user(&claims))
+    match judge(server, token, &[ISSUER.to_owned()]) {
+        Ok((claims, _)) => Some(user(&claims)),
+        Err(_) => bootstrap::holder(server, token).map(User::settled),
+    }
 }
 
 fn quoted(texts: &[String]) -> String {

@@ -119,3 +119,83 @@ async fn bad_requests_say_what_is_wrong() {
         assert_eq!(server.refused("POST", &path, body).await, (code, message.to_owned()));
     }
 }
+
+fn joining(id: &str, changes: Value) -> Value {
+    let mut data =
+        json!({"token-id": id, "token-secret": "0123456789abcdef", "usage-bootstrap-authentication": "true"});
+    data.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
+    json!({"metadata": {"name": format!("bootstrap-token-{id}")}, "type": "bootstrap.kubernetes.io/token", "stringData": data})
+}
+
+#[tokio::test]
+async fn a_bootstrap_token_lets_in_who_has_no_identity_yet() {
+    let server = server().await;
+    let secrets = "/api/v1/namespaces/kube-system/secrets";
+    for (id, changes) in [
+        ("abcdef", json!({"auth-extra-groups": "system:bootstrappers:worker,system:bootstrappers:b"})),
+        ("unused", json!({"usage-bootstrap-authentication": "false"})),
+        ("ended0", json!({"expiration": "2023-11-14T22:13:00Z"})),
+        ("later0", json!({"expiration": "2099-01-01T00:00:00Z"})),
+    ] {
+        server.done("POST", secrets, joining(id, changes)).await;
+    }
+    let status = review(&server, "abcdef.0123456789abcdef", Value::Null).await;
+    let groups = json!([
+        "system:bootstrappers",
+        "system:bootstrappers:b",
+        "system:bootstrappers:worker",
+        "system:authenticated"
+    ]);
+    assert_eq!(status["user"], json!({"username": "system:bootstrap:abcdef", "groups": groups}));
+    assert_eq!(status["authenticated"], true);
+    let check = async |token: &str, expected: u16| {
+        let request = http::Request::get("/api/v1/nodes").header("authorization", format!("Bearer {token}"));
+        let response =
+            tower::ServiceExt::oneshot(server.api.clone(), request.body(crate::body::full("")).unwrap()).await;
+        assert_eq!(response.unwrap().status(), expected, "{token}");
+    };
+    // Known, but without a role for this.
+    check("abcdef.0123456789abcdef", 403).await;
+    check("later0.0123456789abcdef", 403).await;
+    for unknown in [
+        "abcdef.0123456789abcdee",
+        "abcdef.",
+        "unused.0123456789abcdef",
+        "ended0.0123456789abcdef",
+        "none00.0123456789abcdef",
+    ] {
+        check(unknown, 401).await;
+    }
+}
+
+#[tokio::test]
+async fn the_issuer_of_tokens_and_its_key_are_told() {
+    use base64::Engine;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+    let server = server().await;
+    let get = |path: &str| http::Request::get(path).body(crate::body::full("")).unwrap();
+    let text = server.text(get("/.well-known/openid-configuration")).await;
+    let expected = concat!(
+        r#"{"issuer":"https://kubernetes.default.svc.cluster.local","jwks_uri":"https://192.168.7.7:6443/openid/v1/jwks","#,
+        r#""response_types_supported":["id_token"],"subject_types_supported":["public"],"#,
+        r#""id_token_signing_alg_values_supported":["ES256"]}"#
+    );
+    assert_eq!(text, expected);
+    let response = tower::ServiceExt::oneshot(server.api.clone(), get("/openid/v1/jwks")).await.unwrap();
+    assert_eq!(response.status(), 403, "not for everybody");
+
+    let (_, keys) = server.ask(get("/openid/v1/jwks")).await;
+    let key = &keys["keys"][0];
+    let names: Vec<&String> = key.as_object().unwrap().keys().collect();
+    assert_eq!(names.len(), 7, "{names:?}");
+    // What it says is enough to check a token.
+    let coordinate = |name: &str| URL_SAFE_NO_PAD.decode(key[name].as_str().unwrap()).unwrap();
+    let point = [vec![4], coordinate("x"), coordinate("y")].concat();
+    let token = token(&server, json!({})).await;
+    let (signed, signature) = token.rsplit_once('.').unwrap();
+    let known = ring::signature::UnparsedPublicKey::new(&ring::signature::ECDSA_P256_SHA256_FIXED, point);
+    assert!(known.verify(signed.as_bytes(), &URL_SAFE_NO_PAD.decode(signature).unwrap()).is_ok());
+    let header: Value =
+        serde_json::from_slice(&URL_SAFE_NO_PAD.decode(signed.split('.').next().unwrap()).unwrap()).unwrap();
+    assert_eq!((&header["kid"], &header["alg"]), (&key["kid"], &key["alg"]));
+}

@@ -22,6 +22,7 @@ pub(super) const MEDIA: &str = "application/apply-patch+yaml";
 pub(super) async fn run(call: &mut Call<'_>, body: Body) -> Answer {
     let options = options(call)?;
     let config = read(call, &content::read(body).await?, &options)?;
+    call.noted.object(&config);
     let live = objects::find(&call.server.store.snapshot(), call.served, call.namespace, call.object_name());
     match live {
         Err(status) if call.subresource.is_some() => Err(status),

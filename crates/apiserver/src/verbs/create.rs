@@ -29,6 +29,7 @@ pub(super) async fn run(call: &mut Call<'_>, body: Body) -> Answer {
     let mut object = read.object;
     check_namespace(call, &mut object)?;
     call.kind().behaviour.default(&mut object);
+    call.noted.object(&object);
     if crate::reviews::is_review(call.kind()) {
         let name = object["metadata"].text("name").to_owned();
         admission::post(call, &mut object, &name, &options).await?;

@@ -10,6 +10,7 @@ use setpoint_store::{CommitError, Expectation, Object};
 
 use super::{list, show, show_value};
 use crate::answer::{self, Answer};
+use crate::audit::Noted;
 use crate::body::Body;
 use crate::call::Call;
 use crate::content::{self, Format};
@@ -137,6 +138,7 @@ fn check(orphan: Option<bool>, policy: &str, dry_run: &[String]) -> Result<Propa
 
 pub(super) async fn run(call: &mut Call<'_>, body: Body) -> Answer {
     let options = DeleteOptions::read(call, body).await?;
+    call.noted.options(|| options.to_value());
     let orphans_pods = &*call.kind().kind == "Job" && call.kind().behaviour.orphans_dependents();
     if options.propagation == Propagation::Unset && orphans_pods {
         call.warnings.push("child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning".to_owned());
@@ -355,6 +357,7 @@ fn finalizers(call: &Call<'_>, object: &Value, propagation: Propagation) -> Vec<
 pub(super) async fn run_collection(call: &mut Call<'_>, body: Body) -> Answer {
     let list_options = ListOptions::read(&call.query, false)?;
     let options = DeleteOptions::read(call, body).await?;
+    call.noted.options(|| options.to_value());
     let representation = Representation::of(call.headers, &call.query, false)?;
     let found = list::find(call, &list_options).await?;
     for object in &found.items {
@@ -366,6 +369,7 @@ pub(super) async fn run_collection(call: &mut Call<'_>, body: Body) -> Answer {
             query: crate::query::Query::default(),
             warnings: Vec::new(),
             audit_annotations: Vec::new(),
+            noted: Noted::default(),
             ..*call
         };
         let deleted = delete(&mut one, name, &options).await;

@@ -79,6 +79,7 @@ pub(super) async fn apply(
     options.check_not_forced()?;
     options.applied = ownership == Ownership::Told;
     let bytes = content::read(body).await?;
+    call.noted.patch(&bytes);
     // What is not there can't be patched, however wrong the patch is.
     objects::find(&call.server.store.snapshot(), call.served, call.namespace, call.object_name())?;
     let strictness = match options.field_validation {

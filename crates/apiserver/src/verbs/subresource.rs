@@ -83,6 +83,7 @@ async fn read(call: &mut Call<'_>, body: Body) -> Result<(serde_json::Value, Wri
     let root = setpoint_schema::facts::BUILTIN.get(part.root);
     let read = content::typed(&bytes, format, root, &expected, &part.kind, options.field_validation)?;
     call.warnings.extend(read.warnings);
+    call.noted.object(&read.object);
     Ok((read.object, options))
 }
 

@@ -31,6 +31,7 @@ pub(super) async fn run(call: &mut Call<'_>, body: Body) -> Answer {
     check_name(call, &mut object)?;
     create::check_namespace(call, &mut object)?;
     call.kind().behaviour.default(&mut object);
+    call.noted.object(&object);
     let may_create = call.kind().behaviour.allow_create_on_update() && call.subresource.is_none();
     let is_there = objects::find(&call.server.store.snapshot(), call.served, call.namespace, call.object_name());
     if let (Err(_), true) = (&is_there, may_create) {

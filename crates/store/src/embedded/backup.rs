@@ -4,10 +4,12 @@ use std::io;
 
 use super::checkpoint::{self, CheckpointHeader};
 use super::directory::{self, Identity, OpenError};
+use super::record::Reading;
 use super::recovery::Report;
 use super::{create, jumped, lock};
 use crate::disk::Disk;
 use crate::facts::Fields;
+use crate::seal::Seal;
 use crate::snapshot::Snapshot;
 
 /// How far a restore moves the revision forward: further than anyone can have written since the backup, so that every cache
@@ -15,10 +17,12 @@ use crate::snapshot::Snapshot;
 pub const RESTORE_JUMP: u64 = 1_000_000_000;
 
 /// Writes everything at one revision to a file. Others go on writing meanwhile. Returns its size.
-pub async fn backup(snapshot: &Snapshot, disk: &dyn Disk, name: &str) -> io::Result<u64> {
+///
+/// What `seal` covers is sealed in it: to restore it takes the same keys.
+pub async fn backup(snapshot: &Snapshot, disk: &dyn Disk, name: &str, seal: Option<&dyn Seal>) -> io::Result<u64> {
     let header =
         CheckpointHeader { identity: Identity::default(), segment: 0, chain: 0, revision: snapshot.revision() };
-    checkpoint::write(disk, name, header, snapshot).await
+    checkpoint::write(disk, name, header, snapshot, seal).await
 }
 
 /// Makes a new data directory from a backup. The directory must be empty; the backup is checked before anything is written.
@@ -28,9 +32,10 @@ pub async fn restore(
     to: &dyn Disk,
     identity: Identity,
     fields: &dyn Fields,
+    seal: Option<&dyn Seal>,
 ) -> Result<Report, OpenError> {
-    let mut names = super::record::ResourceNames::default();
-    let (header, mut head) = checkpoint::read(from, name, fields, &mut names).await?;
+    let mut reading = Reading::new(fields, seal);
+    let (header, mut head) = checkpoint::read(from, name, &mut reading).await?;
     if header.segment != 0 {
         return Err(directory::damaged(name, 0, "it is not a backup"));
     }
@@ -40,7 +45,7 @@ pub async fn restore(
     }
     head.revision = jumped(header.revision);
     let snapshot = Snapshot::new(head);
-    create(to, identity, snapshot.clone()).await?;
+    create(to, identity, snapshot.clone(), seal).await?;
     let objects = snapshot.counts().values().sum();
     Ok(Report { revision: snapshot.revision(), objects, checkpoint_objects: objects, clean: true, ..Report::default() })
 }

@@ -9,12 +9,12 @@ use bytes::Bytes;
 use setpoint_api::Revision;
 
 use super::directory::{Identity, OpenError, damaged, remove_if_there, temporary_name};
-use super::record::{Cursor, ResourceNames, put_change, put_varint};
+use super::record::{Cursor, Reading, Unread, put_change, put_varint};
 use crate::disk::Disk;
-use crate::facts::Fields;
 use crate::head::Head;
 use crate::key::Key;
 use crate::object::Object;
+use crate::seal::Seal;
 use crate::snapshot::Snapshot;
 use std::sync::Arc;
 
@@ -73,10 +73,11 @@ pub(crate) async fn write(
     name: &str,
     header: CheckpointHeader,
     snapshot: &Snapshot,
+    seal: Option<&dyn Seal>,
 ) -> io::Result<u64> {
     let temporary = temporary_name(name);
     remove_if_there(disk, &temporary).await?;
-    let written = write_file(disk, &temporary, header, snapshot).await;
+    let written = write_file(disk, &temporary, header, snapshot, seal).await;
     if written.is_err() {
         // Best effort: what stays is removed at the next start.
         let _ = disk.remove(&temporary).await;
@@ -87,7 +88,13 @@ pub(crate) async fn write(
     Ok(size)
 }
 
-async fn write_file(disk: &dyn Disk, name: &str, header: CheckpointHeader, snapshot: &Snapshot) -> io::Result<u64> {
+async fn write_file(
+    disk: &dyn Disk,
+    name: &str,
+    header: CheckpointHeader,
+    snapshot: &Snapshot,
+    seal: Option<&dyn Seal>,
+) -> io::Result<u64> {
     disk.create(name, 0).await?;
     let mut out = BlockWriter { disk, name, offset: 0, chain: 0, block: Vec::new() };
     let head = header.encode();
@@ -99,7 +106,7 @@ async fn write_file(disk: &dyn Disk, name: &str, header: CheckpointHeader, snaps
         for (path, entry) in table.scan(None, None) {
             let key = Key::from_path(resource.clone(), Arc::clone(path));
             put_varint(&mut out.block, entry.object.revision().get());
-            put_change(&mut out.block, &key, Some(entry.object.plain()));
+            put_change(&mut out.block, &key, Some(entry.object.plain()), seal);
             count += 1;
             if out.block.len() >= BLOCK_BYTES {
                 out.flush().await?;
@@ -144,8 +151,7 @@ impl BlockWriter<'_> {
 pub(crate) async fn read(
     disk: &dyn Disk,
     name: &str,
-    fields: &dyn Fields,
-    names: &mut ResourceNames,
+    reading: &mut Reading<'_>,
 ) -> Result<(CheckpointHeader, Head), OpenError> {
     let bytes = disk.read(name, 0, HEADER).await?;
     let header = CheckpointHeader::decode(&bytes).ok_or_else(|| damaged(name, 0, "its header does not hold"))?;
@@ -165,7 +171,7 @@ pub(crate) async fn read(
                 let complete = total == count && cursor.0.is_empty();
                 return complete.then_some((header, head)).ok_or_else(|| broken("it has not all its objects"));
             }
-            let change = cursor.change(names, fields).map_err(broken)?;
+            let change = cursor.change(reading).map_err(|why: Unread| why.at(name, at))?;
             let draft = change.next.ok_or_else(|| broken("a delete in a checkpoint"))?;
             if revision > header.revision {
                 return Err(broken("an object newer than the checkpoint"));

@@ -43,6 +43,8 @@ pub enum OpenError {
         /// What is wrong.
         why: String,
     },
+    /// It has objects that are sealed, and can't be opened. Nothing was changed.
+    Sealed(String),
     /// The disk failed.
     Io(io::Error),
 }
@@ -61,6 +63,7 @@ impl fmt::Display for OpenError {
             OpenError::Damaged { file, offset, why } => {
                 write!(f, "the data directory is damaged: {file} at byte {offset}: {why}; restore a backup")
             }
+            OpenError::Sealed(why) => write!(f, "an object is sealed and can't be opened: {why}"),
             OpenError::Io(error) => write!(f, "the data directory can't be read: {error}"),
         }
     }

@@ -9,9 +9,11 @@ use std::sync::Arc;
 use setpoint_api::Revision;
 use setpoint_api::kind::GroupResource;
 
+use super::directory::{OpenError, damaged};
 use crate::change::{Change, Draft, Expectation};
 use crate::facts::Fields;
 use crate::key::Key;
+use crate::seal::Seal;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"SPG1");
 
@@ -22,6 +24,11 @@ pub(crate) const HEADER: usize = 40;
 const ALIGN: usize = 8;
 
 const CLEAN: u32 = 1;
+
+/// What a change is.
+const DELETE: u8 = 0;
+const PUT: u8 = 1;
+const SEALED: u8 = 2;
 
 /// A group being built: put commits in, then seal it.
 pub(crate) struct GroupWriter {
@@ -48,13 +55,13 @@ impl GroupWriter {
     }
 
     /// Adds one commit of these changes.
-    pub(crate) fn commit(&mut self, revision: Revision, changes: &[Change]) {
+    pub(crate) fn commit(&mut self, revision: Revision, changes: &[Change], seal: Option<&dyn Seal>) {
         assert!(revision > self.last, "revisions rise");
         put_varint(&mut self.buffer, revision.get() - self.last.get());
         put_varint(&mut self.buffer, changes.len() as u64);
         for change in changes {
             let json = change.next.as_ref().map(|draft| (draft.plain.as_slice(), [].as_slice()));
-            put_change(&mut self.buffer, &change.key, json);
+            put_change(&mut self.buffer, &change.key, json, seal);
         }
         self.last = revision;
         self.commits += 1;
@@ -123,11 +130,7 @@ impl<'a> GroupReader<'a> {
     }
 
     /// The commits in order: revision and changes.
-    pub(crate) fn commits(
-        &self,
-        names: &mut ResourceNames,
-        fields: &dyn Fields,
-    ) -> Result<Vec<(Revision, Vec<Change>)>, &'static str> {
+    pub(crate) fn commits(&self, reading: &mut Reading<'_>) -> Result<Vec<(Revision, Vec<Change>)>, Unread> {
         let mut at = Cursor(self.payload);
         let mut revision = self.base.get();
         let mut commits = Vec::new();
@@ -137,11 +140,11 @@ impl<'a> GroupReader<'a> {
             let count = at.varint()?;
             let mut changes = Vec::new();
             for _ in 0..count {
-                changes.push(at.change(names, fields)?);
+                changes.push(at.change(reading)?);
             }
             commits.push((Revision::new(revision), changes));
         }
-        if at.0.is_empty() { Ok(commits) } else { Err("bytes behind the last commit of a group") }
+        if at.0.is_empty() { Ok(commits) } else { Err(Unread::Broken("bytes behind the last commit of a group")) }
     }
 }
 
@@ -153,28 +156,90 @@ pub(crate) fn find_group(bytes: &[u8], from: usize) -> Option<(usize, GroupReade
     })
 }
 
-/// One allocation per resource name, however many objects are read.
-#[derive(Default)]
-pub(crate) struct ResourceNames(HashMap<(Box<str>, Box<str>), GroupResource>);
+/// What reading needs besides the bytes.
+pub(crate) struct Reading<'a> {
+    fields: &'a dyn Fields,
+    seal: Option<&'a dyn Seal>,
+    /// One allocation per resource name, however many objects are read.
+    names: HashMap<(Box<str>, Box<str>), GroupResource>,
+    /// Objects that should have been sealed, and were not.
+    pub(crate) unsealed: usize,
+}
 
-impl ResourceNames {
-    fn get(&mut self, group: &str, resource: &str) -> GroupResource {
+impl<'a> Reading<'a> {
+    pub(crate) fn new(fields: &'a dyn Fields, seal: Option<&'a dyn Seal>) -> Reading<'a> {
+        Reading { fields, seal, names: HashMap::new(), unsealed: 0 }
+    }
+
+    fn name(&mut self, group: &str, resource: &str) -> GroupResource {
         let key = (group.into(), resource.into());
-        self.0.entry(key).or_insert_with(|| GroupResource::new(group, resource)).clone()
+        self.names.entry(key).or_insert_with(|| GroupResource::new(group, resource)).clone()
+    }
+
+    fn opened(&self, key: &Key, sealed: &[u8]) -> Result<Vec<u8>, Unread> {
+        let opened = match self.seal {
+            Some(seal) => seal.open(&place(key), sealed),
+            None => Err("there is no key".to_owned()),
+        };
+        opened.map_err(|why| Unread::Sealed(format!("{key}: {why}")))
+    }
+}
+
+/// Why what was written can't be read, although its checksum holds.
+pub(crate) enum Unread {
+    /// It makes no sense.
+    Broken(&'static str),
+    /// It is sealed.
+    Sealed(String),
+}
+
+impl Unread {
+    /// The same for who asked for a file.
+    pub(crate) fn at(self, file: &str, offset: u64) -> OpenError {
+        match self {
+            Unread::Broken(why) => damaged(file, offset, why),
+            Unread::Sealed(why) => OpenError::Sealed(why),
+        }
+    }
+}
+
+impl From<&'static str> for Unread {
+    fn from(why: &'static str) -> Unread {
+        Unread::Broken(why)
     }
 }
 
 /// Appends one change. The JSON may come in two parts.
-pub(crate) fn put_change(buffer: &mut Vec<u8>, key: &Key, json: Option<(&[u8], &[u8])>) {
-    buffer.push(u8::from(json.is_some()));
+pub(crate) fn put_change(buffer: &mut Vec<u8>, key: &Key, json: Option<(&[u8], &[u8])>, seal: Option<&dyn Seal>) {
+    let seal = seal.filter(|seal| seal.covers(key.resource()));
+    buffer.push(match (json, seal) {
+        (None, _) => DELETE,
+        (Some(_), None) => PUT,
+        (Some(_), Some(_)) => SEALED,
+    });
+    put_place(buffer, key);
+    match (json, seal) {
+        (None, _) => {}
+        (Some((head, tail)), None) => {
+            put_varint(buffer, (head.len() + tail.len()) as u64);
+            buffer.extend_from_slice(head);
+            buffer.extend_from_slice(tail);
+        }
+        (Some((head, tail)), Some(seal)) => put_bytes(buffer, &seal.seal(&place(key), &[head, tail].concat())),
+    }
+}
+
+/// Where an object belongs, for its seal.
+fn place(key: &Key) -> Vec<u8> {
+    let mut place = Vec::new();
+    put_place(&mut place, key);
+    place
+}
+
+fn put_place(buffer: &mut Vec<u8>, key: &Key) {
     put_bytes(buffer, key.resource().group.as_bytes());
     put_bytes(buffer, key.resource().resource.as_bytes());
     put_bytes(buffer, key.path().as_bytes());
-    if let Some((head, tail)) = json {
-        put_varint(buffer, (head.len() + tail.len()) as u64);
-        buffer.extend_from_slice(head);
-        buffer.extend_from_slice(tail);
-    }
 }
 
 pub(crate) fn put_varint(buffer: &mut Vec<u8>, mut value: u64) {
@@ -218,18 +283,24 @@ impl<'a> Cursor<'a> {
         std::str::from_utf8(self.bytes()?).map_err(|_| "a name that is not UTF-8")
     }
 
-    pub(crate) fn change(&mut self, names: &mut ResourceNames, fields: &dyn Fields) -> Result<Change, &'static str> {
-        let (&is_put, rest) = self.0.split_first().ok_or("a change that is cut off")?;
+    pub(crate) fn change(&mut self, reading: &mut Reading<'_>) -> Result<Change, Unread> {
+        let (&what, rest) = self.0.split_first().ok_or("a change that is cut off")?;
         self.0 = rest;
         let (group, resource) = (self.text()?, self.text()?);
-        let key = Key::from_path(names.get(group, resource), Arc::from(self.text()?));
-        let next = match is_put {
-            0 => None,
-            1 => {
-                let plain = self.bytes()?.to_vec();
-                Some(Draft::read(&key, plain, fields).map_err(|_| "an object that is not one")?)
+        let key = Key::from_path(reading.name(group, resource), Arc::from(self.text()?));
+        let plain = match what {
+            DELETE => None,
+            PUT => {
+                let should_be = reading.seal.is_some_and(|seal| seal.covers(key.resource()));
+                reading.unsealed += usize::from(should_be);
+                Some(self.bytes()?.to_vec())
             }
-            _ => return Err("a change of unknown kind"),
+            SEALED => Some(reading.opened(&key, self.bytes()?)?),
+            _ => return Err(Unread::Broken("a change of unknown kind")),
+        };
+        let next = match plain {
+            Some(plain) => Some(Draft::read(&key, plain, reading.fields).map_err(|_| "an object that is not one")?),
+            None => None,
         };
         Ok(Change { key, expectation: Expectation::Any, next })
     }

@@ -3,7 +3,7 @@
 use setpoint_api::Revision;
 
 use super::directory::{self, Directory, Identity, OpenError, SEGMENT_HEADER, SegmentHeader, damaged};
-use super::record::{GroupReader, ResourceNames, find_group};
+use super::record::{GroupReader, Reading, Unread, find_group};
 use super::{Options, checkpoint};
 use crate::disk::{Disk, FileInfo};
 use crate::facts::Fields;
@@ -27,6 +27,8 @@ pub struct Report {
     pub clean: bool,
     /// A write that a crash cut short. It was never acknowledged as durable.
     pub torn: Option<TornTail>,
+    /// Records that should be sealed and are not: they were written when nobody asked for it.
+    pub unsealed: usize,
 }
 
 /// The rest of a write that a crash cut short.
@@ -65,11 +67,11 @@ pub(crate) async fn recover(
     fields: &dyn Fields,
     options: &Options,
 ) -> Result<Recovered, OpenError> {
-    let mut names = ResourceNames::default();
+    let mut reading = Reading::new(fields, options.seal.as_deref());
     let Some((first, file)) = directory.checkpoints.last().cloned() else {
         return Err(damaged(&directory::checkpoint_name(1), 0, "there is no checkpoint"));
     };
-    let (header, head) = checkpoint::read(disk, &file.name, fields, &mut names).await?;
+    let (header, head) = checkpoint::read(disk, &file.name, &mut reading).await?;
     if header.identity != directory.identity || header.segment != first {
         return Err(damaged(&file.name, 0, "it belongs to another store or place"));
     }
@@ -80,8 +82,7 @@ pub(crate) async fn recover(
 
     let mut replay = Replay {
         disk,
-        fields,
-        names,
+        reading,
         report: Report { checkpoint_objects: count(&head), ..Report::default() },
         state: State::new(head.clone(), options.window),
         head,
@@ -112,8 +113,7 @@ fn count(head: &Head) -> usize {
 
 struct Replay<'a> {
     disk: &'a dyn Disk,
-    fields: &'a dyn Fields,
-    names: ResourceNames,
+    reading: Reading<'a>,
     report: Report,
     state: State,
     head: Head,
@@ -171,7 +171,7 @@ impl Replay<'_> {
         while at < end {
             let followed = GroupReader::read(&bytes[at..end]).filter(|group| group.previous == self.position.chain);
             let Some(group) = followed else { break };
-            self.group(&group).map_err(|why| damaged(&file.name, at as u64, why))?;
+            self.group(&group).map_err(|why| why.at(&file.name, at as u64))?;
             self.position.chain = group.crc;
             self.clean = group.clean;
             at += group.size;
@@ -205,11 +205,11 @@ impl Replay<'_> {
         Ok(())
     }
 
-    fn group(&mut self, group: &GroupReader<'_>) -> Result<(), &'static str> {
+    fn group(&mut self, group: &GroupReader<'_>) -> Result<(), Unread> {
         if group.base != self.head.revision {
-            return Err("a group that does not follow the one before it");
+            return Err(Unread::Broken("a group that does not follow the one before it"));
         }
-        let commits = group.commits(&mut self.names, self.fields)?;
+        let commits = group.commits(&mut self.reading)?;
         self.report.commits += commits.len();
         let mut events = Vec::new();
         for (revision, changes) in commits {
@@ -243,6 +243,7 @@ impl Replay<'_> {
         }
         self.report.revision = self.head.revision;
         self.report.objects = count(&self.head);
+        self.report.unsealed = self.reading.unsealed;
         Recovered { state: self.state, position: self.position, report: self.report, obsolete }
     }
 }

@@ -41,8 +41,13 @@ pub(crate) type Reply = oneshot::Sender<Result<Committed, CommitError>>;
 
 pub(crate) enum Request {
     Commit(Transaction, Reply),
+    /// Everything is to be written anew.
+    Rewrite(Rewritten),
     Close(oneshot::Sender<()>),
 }
+
+/// Told once everything was written anew, or that there is no space for it.
+pub(crate) type Rewritten = oneshot::Sender<io::Result<()>>;
 
 /// How the log stands: set once it has stopped.
 pub(crate) type Stopped = watch::Sender<Option<String>>;
@@ -69,6 +74,8 @@ pub(crate) struct Writer {
     settled: bool,
     checkpoint: Option<Checkpointing>,
     checkpoint_not_before: Option<Instant>,
+    /// Who waits for a checkpoint that has not begun yet.
+    rewrites: Vec<Rewritten>,
 }
 
 /// The segment being written.
@@ -81,6 +88,8 @@ struct Segment {
 struct Checkpointing {
     task: JoinHandle<io::Result<u64>>,
     segment: u64,
+    /// Who waits for it.
+    rewrites: Vec<Rewritten>,
 }
 
 /// The disk failed in a way that does not go away: the log stops, and the next start recovers.
@@ -126,6 +135,7 @@ impl Writer {
             settled: true,
             checkpoint: None,
             checkpoint_not_before: None,
+            rewrites: Vec::new(),
         }
     }
 
@@ -148,6 +158,8 @@ impl Writer {
         while let Some(request) = requests.recv().await {
             match request {
                 Request::Commit(_, reply) => drop(reply.send(Err(CommitError::Stopped(why.clone())))),
+                // Who waits learns from its being dropped.
+                Request::Rewrite(_) => {}
                 Request::Close(done) => closers.push(done),
             }
         }
@@ -167,6 +179,7 @@ impl Writer {
                 // First, or steady writing would keep it from ever being noticed, and old segments from being removed.
                 done = wait(&mut self.checkpoint) => {
                     self.checkpoint_done(done).await?;
+                    self.start_checkpoint_if_due().await?;
                     continue;
                 }
                 taken = requests.recv_many(&mut batch, GROUP_COMMITS_MAX) => if taken == 0 {
@@ -195,6 +208,7 @@ impl Writer {
         for request in requests.by_ref() {
             match request {
                 Request::Commit(transaction, reply) => self.add(&mut pending, transaction, reply),
+                Request::Rewrite(done) => self.rewrites.push(done),
                 Request::Close(done) => {
                     close = Some(done);
                     break;
@@ -231,7 +245,7 @@ impl Writer {
             return;
         }
         let revision = self.head.revision.next();
-        pending.group.commit(revision, &transaction.changes);
+        pending.group.commit(revision, &transaction.changes, self.options.seal.as_deref());
         pending.sync |= transaction.durability == Durability::Synced;
         let mut objects = Vec::with_capacity(transaction.changes.len());
         for change in transaction.changes {
@@ -393,8 +407,9 @@ impl Writer {
     /// Starts a checkpoint once the log is larger than what it describes: so disk and replay are bounded by live data.
     async fn start_checkpoint_if_due(&mut self) -> Result<(), Fatal> {
         let live = self.head.tables.memory() as u64;
-        let due = self.position.log_bytes >= self.options.checkpoint_bytes.max(live);
-        let held_back = self.checkpoint_not_before.is_some_and(|time| Instant::now() < time);
+        let asked = !self.rewrites.is_empty();
+        let due = asked || self.position.log_bytes >= self.options.checkpoint_bytes.max(live);
+        let held_back = !asked && self.checkpoint_not_before.is_some_and(|time| Instant::now() < time);
         if !due || held_back || self.checkpoint.is_some() {
             return Ok(());
         }
@@ -402,6 +417,7 @@ impl Writer {
             Ok(()) => {}
             Err(Failure::Full(error)) => {
                 self.checkpoint_failed(&error);
+                answer(std::mem::take(&mut self.rewrites), || Err(io::Error::new(error.kind(), error.to_string())));
                 return Ok(());
             }
             Err(Failure::Fatal(fatal)) => return Err(fatal),
@@ -415,14 +431,16 @@ impl Writer {
         };
         let (disk, snapshot) = (Arc::clone(&self.disk), Snapshot::new(self.head.clone()));
         let name = checkpoint_name(segment);
-        let task = tokio::spawn(async move { checkpoint::write(&*disk, &name, header, &snapshot).await });
+        let seal = self.options.seal.clone();
+        let task =
+            tokio::spawn(async move { checkpoint::write(&*disk, &name, header, &snapshot, seal.as_deref()).await });
         self.position.log_bytes = SEGMENT_HEADER as u64;
-        self.checkpoint = Some(Checkpointing { task, segment });
+        self.checkpoint = Some(Checkpointing { task, segment, rewrites: std::mem::take(&mut self.rewrites) });
         Ok(())
     }
 
     async fn checkpoint_done(&mut self, result: io::Result<u64>) -> Result<(), Fatal> {
-        let segment = self.checkpoint.take().map_or(0, |checkpointing| checkpointing.segment);
+        let (segment, rewrites) = self.checkpoint.take().map_or((0, Vec::new()), |done| (done.segment, done.rewrites));
         match result {
             Ok(bytes) => {
                 tracing::debug!(bytes, revision = %self.durable, "checkpoint written");
@@ -430,10 +448,12 @@ impl Writer {
                 if let Err(error) = self.remove_before(segment).await {
                     tracing::warn!("files before a checkpoint could not be removed: {error}");
                 }
+                answer(rewrites, || Ok(()));
                 Ok(())
             }
             Err(error) if is_full(&error) => {
                 self.checkpoint_failed(&error);
+                answer(rewrites, || Err(io::Error::new(error.kind(), error.to_string())));
                 Ok(())
             }
             Err(error) => Err(Fatal(format!("a checkpoint could not be written: {error}"))),
@@ -471,6 +491,13 @@ fn fatal(what: &str, error: &io::Error) -> Failure {
 fn refuse(replies: Vec<(Reply, Result<Committed, CommitError>)>, error: &io::Error) {
     for (reply, _) in replies {
         let _ = reply.send(Err(CommitError::Full(io::Error::new(error.kind(), error.to_string()))));
+    }
+}
+
+fn answer(rewrites: Vec<Rewritten>, result: impl Fn() -> io::Result<()>) {
+    for rewritten in rewrites {
+        // Who no longer waits needs no answer.
+        let _ = rewritten.send(result());
     }
 }
 

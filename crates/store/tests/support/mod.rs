@@ -116,6 +116,7 @@ pub fn small() -> Options {
         checkpoint_bytes: 4096,
         relaxed_max: 16,
         window: WindowBounds { events: 4096, bytes: 1024 * 1024, ..WindowBounds::default() },
+        seal: None,
     }
 }
 
