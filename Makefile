@@ -42,6 +42,7 @@ bench: ## all benchmarks, one line of figures each
 	cargo bench -p setpoint-controllers --bench collector
 	cargo bench -p setpoint-scheduler --bench scheduler
 	cargo bench -p setpoint-controllers --bench workloads
+	cargo bench -p setpoint-fleet --bench decisions
 	cargo bench -p setpoint-testkit --bench kit
 	cargo bench -p setpoint --bench api
 	cargo bench -p setpoint --bench cluster

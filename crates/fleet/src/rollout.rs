@@ -207,9 +207,9 @@ async fn pend(context: &Context, rollout: &Rollout, reason: &'static str, messag
         act: Act::Nothing,
         wake: None,
     };
-    let status = RolloutStatus { ..status(context, rollout, &known, &decision, &Tally::default(), 0) };
-    if status != known {
-        act::write(context, rollout, &status).await?;
+    let planned = status(context, rollout, &known, &decision, &Tally::default(), 0);
+    if planned != known {
+        act::write(context, rollout, &planned).await?;
     }
     Ok(Action::done())
 }

@@ -75,12 +75,14 @@ impl Facts<'_> {
             None => Some(vehicle.metadata.created),
         };
         if vehicle.wanted() == target {
-            return match away {
-                _ if vehicle.running() == target => Standing::Confirmed,
-                _ if vehicle.has_failed() => Standing::Failed,
-                _ if held(vehicle).is_some() => Standing::Blocked(held(vehicle).unwrap_or_default()),
-                Some(since) => Standing::Lost(since),
-                None => Standing::InProgress,
+            return if vehicle.running() == target {
+                Standing::Confirmed
+            } else if vehicle.has_failed() {
+                Standing::Failed
+            } else if let Some(why) = held(vehicle) {
+                Standing::Blocked(why)
+            } else {
+                away.map_or(Standing::InProgress, Standing::Lost)
             };
         }
         match self.hindrance(vehicle) {
@@ -213,8 +215,7 @@ impl<'a> Tally<'a> {
         counts.eligible += 1;
         counts.released += i64::from(is_told);
         let mask = steps_of(&facts.terms.steps, vehicle);
-        for (at, group) in self.steps.iter_mut().enumerate().filter(|(at, _)| mask >> at & 1 == 1) {
-            let _ = at;
+        for (_, group) in self.steps.iter_mut().enumerate().filter(|(at, _)| mask >> at & 1 == 1) {
             group.eligible += 1;
             group.told += usize::from(is_told);
         }
@@ -262,7 +263,7 @@ fn steps_of(steps: &[Stair], vehicle: &VehicleView) -> u64 {
     steps.iter().enumerate().filter(|(_, stair)| is_meant(stair)).fold(0, |mask, (at, _)| mask | 1 << at)
 }
 
-/// How long until a moment, for those who wait.
+/// The moment that is so much later.
 #[must_use]
 pub fn later(moment: Timestamp, span: SignedDuration) -> Timestamp {
     moment.saturating_add(span).unwrap_or(Timestamp::MAX)
