@@ -4,10 +4,14 @@ TOOLS := target/tools
 CARGO_DENY := $(TOOLS)/bin/cargo-deny
 CARGO_DENY_VERSION := 0.20.2
 
-.PHONY: run test exhaust clusters tools bench fmt clean lint deny audit
+.PHONY: run demo test exhaust clusters tools bench fmt clean lint deny audit
 
 run: ## build, then run the whole control plane on this machine
 	cargo run --release -p setpoint --features heap-profile -- up
+
+demo: ## the story of a fleet in a minute: a bad firmware caught and taken back, its fix rolled out, while parts are killed
+	cargo build --release -p setpoint
+	xtask/demo/fleet.sh
 
 test: lint deny tools ## everything that CI runs
 	cargo test --workspace
