@@ -208,7 +208,7 @@ impl Link {
                 }
                 let key = key.ok_or("a session is of one vehicle")?;
                 if !self.may_speak_for(&key) {
-                    return Err(format!("{key} is not known, or not assigned to this gateway"));
+                    return self.refuse(&frame.vehicle);
                 }
                 let report = hello.report.unwrap_or_default();
                 if !shared.roster.enter(&key, &self.state, hello.epoch, &hello.agent_version, report) {
@@ -287,6 +287,17 @@ impl Link {
         match &self.state.party {
             Party::Vehicle(_) => true,
             Party::Gateway { name, .. } => vehicle.metadata.label(GATEWAY_LABEL) == Some(name),
+        }
+    }
+
+    /// A vehicle's connection ends; of a gateway's vehicles only this one has to come back later.
+    fn refuse(&self, vehicle: &str) -> Result<(), String> {
+        match self.state.party {
+            Party::Vehicle(_) => Err("this vehicle is not known".to_owned()),
+            Party::Gateway { .. } => {
+                self.tell(vehicle, goodbye("it is not known, or not assigned to this gateway", COME_BACK_WITHIN));
+                Ok(())
+            }
         }
     }
 

@@ -201,11 +201,12 @@ async fn a_controller_that_dies_after_it_gave_a_task_has_a_successor_and_the_veh
     let arguments = [&arguments[..], &["--listen", "127.0.0.1:0", "--kubeconfig", kubeconfig]].concat();
     world.enrol(&world.hub_url(), hook(&world, "true")).await;
     world.release("2.0.0", b"new").await;
+    let _agent = world.start_agent();
+    world.until(|status| status.session.is_some()).await;
     let mut first = Running::start(setpoint(), &arguments);
     world.want("2.0.0").await;
     world.until(|status| status.task.is_some()).await;
     first.kill();
-    let _agent = world.start_agent();
     world.until(|status| status.progress.as_ref().is_some_and(|progress| progress.result == "Succeeded")).await;
     let _second = Running::start(setpoint(), &arguments);
     let seen = world.until(runs("2.0.0")).await;
