@@ -70,8 +70,8 @@ start server up --data-dir "$FOLDER/data" --listen 127.0.0.1:0 --no-hub --contro
 export KUBECONFIG="$FOLDER/data/admin.kubeconfig"
 until_true 30 kubectl get --raw /readyz
 fleet_controllers
-hub
 until_true 30 kubectl get vehicles
+hub
 
 title "$VEHICLES vehicles with firmware 1.0.0"
 start simulator fleet simulate --vehicles "$VEHICLES" --hub "https://127.0.0.1:$PORT" --speed 10 --faults bad=2.0.0,drop=0.01

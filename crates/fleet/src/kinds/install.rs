@@ -47,8 +47,14 @@ async fn apply<K>(client: &Client, name: &str, object: &(impl Serialize + std::f
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
 {
-    let params = PatchParams::apply(MANAGER).force();
-    Api::<K>::all(client.clone()).patch(name, &params, &Patch::Apply(object)).await.map(drop)
+    let (api, params) = (Api::<K>::all(client.clone()), PatchParams::apply(MANAGER).force());
+    match api.patch(name, &params, &Patch::Apply(object)).await {
+        // Another process makes the same at this moment.
+        Err(kube::Error::Api(status)) if status.code == 409 => {
+            api.patch(name, &params, &Patch::Apply(object)).await.map(drop)
+        }
+        outcome => outcome.map(drop),
+    }
 }
 
 /// A kind is served a moment after its definition is there.
