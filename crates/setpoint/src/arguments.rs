@@ -67,6 +67,8 @@ pub enum Command {
     Backup {
         #[command(flatten)]
         data: DataArguments,
+        #[command(flatten)]
+        seal: SealArguments,
         /// The file to write; it must not exist
         file: PathBuf,
     },
@@ -74,6 +76,8 @@ pub enum Command {
     Restore {
         #[command(flatten)]
         data: DataArguments,
+        #[command(flatten)]
+        seal: SealArguments,
         /// The backup
         file: PathBuf,
     },

@@ -79,8 +79,8 @@ async fn perform(command: Command) -> Result<(), Failure> {
         Command::Hub(arguments) => hub::run(arguments).await,
         Command::RotateKeys { data, seal, drop_old } => sealing::rotate(&data, &seal, drop_old).await,
         Command::Verify { data } => maintenance::verify(&data).await,
-        Command::Backup { data, file } => maintenance::backup(&data, &file).await,
-        Command::Restore { data, file } => maintenance::restore(&data, &file).await,
+        Command::Backup { data, seal, file } => maintenance::backup(&data, &seal, &file).await,
+        Command::Restore { data, seal, file } => maintenance::restore(&data, &seal, &file).await,
         Command::Version => Ok(()),
     }
 }

@@ -12,6 +12,7 @@ use setpoint_store::{OpenError, RealDisk, Report, Seal};
 
 use crate::arguments::DataArguments;
 use crate::failure::{Failure, say};
+use crate::sealing::SealArguments;
 use crate::{sealing, server, service};
 
 /// Reads every record.
@@ -20,7 +21,8 @@ pub async fn verify(data: &DataArguments) -> Result<(), Failure> {
     let what = format!("can't verify the data in {}", folder.display());
     let store = existing_store(&folder, &what)?;
     let disk = RealDisk::new(store).map_err(|error| Failure::new(&what, error))?;
-    let keys = keys(&folder, &what)?;
+    // Nothing is written: whatever is encrypted can be read with them.
+    let keys = keys(&folder, Vec::new(), &what)?;
     let has_keys = keys.is_some();
     match setpoint_store::verify(&disk, &*service::fields(), keys.map(|keys| keys as _)).await {
         Ok(report) if !has_keys => {
@@ -37,14 +39,14 @@ pub async fn verify(data: &DataArguments) -> Result<(), Failure> {
 }
 
 /// Writes everything to one new file.
-pub async fn backup(data: &DataArguments, file: &Path) -> Result<(), Failure> {
+pub async fn backup(data: &DataArguments, seal: &SealArguments, file: &Path) -> Result<(), Failure> {
     let folder = data.folder()?;
     let what = format!("can't back up the data in {}", folder.display());
     existing_store(&folder, &what)?;
     if file.exists() {
         return Err(Failure::new(what, format!("{} is there already", file.display())).hint("choose another file"));
     }
-    let keys = keys(&folder, &what)?;
+    let keys = keys(&folder, seal.resources(), &what)?;
     let opened = server::open_with(&folder, keys.clone().map(|keys| keys as _)).await;
     let store = opened.map_err(|error| refused(&what, error))?;
     let written = write_backup(&store.snapshot(), file, keys.as_deref().map(|keys| keys as _)).await;
@@ -55,7 +57,7 @@ pub async fn backup(data: &DataArguments, file: &Path) -> Result<(), Failure> {
 }
 
 /// Makes a new data directory from a backup.
-pub async fn restore(data: &DataArguments, file: &Path) -> Result<(), Failure> {
+pub async fn restore(data: &DataArguments, seal: &SealArguments, file: &Path) -> Result<(), Failure> {
     let folder = data.folder()?;
     let what = format!("can't restore {} into {}", file.display(), folder.display());
     let failed = |error: io::Error| Failure::new(&what, error);
@@ -64,7 +66,7 @@ pub async fn restore(data: &DataArguments, file: &Path) -> Result<(), Failure> {
     symlink(backup, bench.0.join(BACKUP)).map_err(failed)?;
     let from = RealDisk::new(&bench.0).map_err(failed)?;
     let to = RealDisk::new(folder.join("store")).map_err(failed)?;
-    let (keys, identity) = (keys(&folder, &what)?, server::identity().map_err(failed)?);
+    let (keys, identity) = (keys(&folder, seal.resources(), &what)?, server::identity().map_err(failed)?);
     let seal = keys.as_deref().map(|keys| keys as _);
     let restored = setpoint_store::restore(&from, BACKUP, &to, identity, &*service::fields(), seal).await;
     let report = restored.map_err(|error| match error {
@@ -99,9 +101,8 @@ impl Drop for Bench {
     }
 }
 
-/// The keys of a folder, if it has any.
-fn keys(folder: &Path, what: &str) -> Result<Option<Arc<SecretKeys>>, Failure> {
-    let covered = vec![GroupResource::new("", "secrets")];
+/// The keys of a folder, if it has any, with which these resources are encrypted.
+fn keys(folder: &Path, covered: Vec<GroupResource>, what: &str) -> Result<Option<Arc<SecretKeys>>, Failure> {
     let keys = SecretKeys::read(&sealing::file(folder), covered).map_err(|error| Failure::new(what, error))?;
     Ok(keys.map(Arc::new))
 }
