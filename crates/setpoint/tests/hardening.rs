@@ -84,7 +84,7 @@ async fn the_default_start_is_hardened() {
     accounts.create(&PostParams::default(), &robot).await.unwrap();
     let asked = serde_json::from_value(json!({"spec": {"audiences": []}})).unwrap();
     let issued = accounts.create_token_request("robot", &PostParams::default(), &asked).await.unwrap();
-    let token = issued.status.unwrap().token;
+    let token = issued.status.unwrap().token.unwrap();
     let robot = client_with(&server, Some(&token)).await;
 
     let mut table = Table { rows: Vec::new() };
