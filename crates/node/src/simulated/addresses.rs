@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::identity::network;
 
-/// Who has which address. What it forgets at a restart is read again from the pods.
+/// Who has which address. What it forgets at a restart is read again from the pods, before a node gives out its first.
 #[derive(Default)]
 pub struct Addresses {
     /// By node, then by address: the uid of the pod.
@@ -14,10 +14,19 @@ pub struct Addresses {
 }
 
 impl Addresses {
-    /// The address of a pod on a node: the one that it has, or the lowest free one. None if all are taken.
-    pub fn of(&self, node: usize, uid: &str, has: Option<Ipv4Addr>) -> Option<Ipv4Addr> {
+    /// The address of a pod on a node: the one that it has, or the lowest free one. None if all are taken. `present` are the pods
+    /// that have one already.
+    pub fn of(
+        &self,
+        node: usize,
+        uid: &str,
+        has: Option<Ipv4Addr>,
+        present: impl FnOnce() -> Vec<(Box<str>, Ipv4Addr)>,
+    ) -> Option<Ipv4Addr> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let taken = taken.entry(node).or_default();
+        let taken = taken
+            .entry(node)
+            .or_insert_with(|| present().into_iter().map(|(uid, address)| (address.octets()[3], uid)).collect());
         let base = network(node).octets();
         let whole = |last: u8| Ipv4Addr::new(base[0], base[1], base[2], last);
         if let Some(has) = has {
@@ -49,7 +58,7 @@ mod tests {
     #[test]
     fn an_address_is_one_pod_s_until_it_is_given_back() {
         let addresses = Addresses::default();
-        let of = |uid: &str, has| addresses.of(1, uid, has).map(|ip| ip.to_string());
+        let of = |uid: &str, has| addresses.of(1, uid, has, Vec::new).map(|ip| ip.to_string());
         assert_eq!(of("a", None).as_deref(), Some("10.0.1.2"));
         assert_eq!(of("b", Some(Ipv4Addr::new(10, 0, 1, 3))).as_deref(), Some("10.0.1.3"));
         assert_eq!(of("c", None).as_deref(), Some("10.0.1.4"));
@@ -59,9 +68,18 @@ mod tests {
     }
 
     #[test]
+    fn what_pods_have_already_is_not_given_to_others() {
+        let addresses = Addresses::default();
+        let present = || vec![("old".into(), Ipv4Addr::new(10, 0, 1, 2)), ("older".into(), Ipv4Addr::new(10, 0, 1, 3))];
+        assert_eq!(addresses.of(1, "new", None, present), Some(Ipv4Addr::new(10, 0, 1, 4)));
+        let again = addresses.of(1, "old", Some(Ipv4Addr::new(10, 0, 1, 2)), Vec::new);
+        assert_eq!(again, Some(Ipv4Addr::new(10, 0, 1, 2)));
+    }
+
+    #[test]
     fn a_full_network_has_no_address_left() {
         let addresses = Addresses::default();
-        let given = (0..300).filter(|number| addresses.of(0, &number.to_string(), None).is_some()).count();
+        let given = (0..300).filter(|number| addresses.of(0, &number.to_string(), None, Vec::new).is_some()).count();
         assert_eq!(given, 253);
     }
 }

@@ -100,7 +100,8 @@ impl Kubelet {
             self.addresses.release(node, uid);
             has.unwrap_or(host)
         } else {
-            let free = self.addresses.of(node, uid, has.filter(|has| *has != host));
+            let present = || self.addresses_on(&pod.spec.node_name, host);
+            let free = self.addresses.of(node, uid, has.filter(|has| *has != host), present);
             free.ok_or_else(|| Error::transient(format!("{} has no address left for {key}", pod.spec.node_name)))?
         };
         let wake = match plan(&pod, Place { host, pod: address, lost }, now) {
@@ -140,6 +141,17 @@ impl Kubelet {
         for Said { container, what } in said {
             recorder.record(events::about(pod, container), what);
         }
+    }
+
+    /// The addresses that pods on a node have, by uid.
+    fn addresses_on(&self, node: &str, host: Ipv4Addr) -> Vec<(Box<str>, Ipv4Addr)> {
+        let snapshot = self.pods.lister().snapshot();
+        let living = snapshot.by_index(BY_NODE, node).filter(|pod| !pod.has_ended());
+        let address = |pod: &Arc<Pod>| {
+            let address = pod.status.pod_ip.as_deref()?.parse().ok()?;
+            (address != host).then(|| (pod.metadata.uid.clone(), address))
+        };
+        living.filter_map(address).collect()
     }
 
     /// A pod with the details that the cache has dropped.
