@@ -31,8 +31,13 @@ struct Running {
 
 impl Running {
     fn start(command: &str, data: &Path) -> Running {
+        Running::start_with(command, data, &[])
+    }
+
+    fn start_with(command: &str, data: &Path, options: &[&str]) -> Running {
         let arguments = [command, "--data-dir", data.to_str().unwrap(), "--listen", "127.0.0.1:0"];
-        let mut child = setpoint(&arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut child =
+            setpoint(&[&arguments, options].concat()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         // Ends in any case: a server that does not get ready gives up by itself.
@@ -278,4 +283,30 @@ fn secrets_are_encrypted_on_the_disk_and_lost_without_their_keys() {
     fs::copy(&kept, other.join("pki/secrets.keys")).unwrap();
     check(&restore, 0, "");
     assert_eq!(betrayed(&other, &canaries), Vec::<std::path::PathBuf>::new());
+}
+
+#[test]
+fn a_backup_encrypts_what_the_server_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let (at, backup) = (data.to_str().unwrap(), folder.path().join("backup"));
+    let admin = data.join("pki/admin.pem").into_os_string().into_string().unwrap();
+    let encrypt = ["--encrypt", "secrets,configmaps"];
+    let body = r#"{"metadata":{"name":"m"},"data":{"a":"canary-in-a-map"}}"#;
+
+    let server = Running::start_with("server", &data, &encrypt);
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let answer = server.get(maps, &["-k", "--cert", &admin, "-H", "content-type: application/json", "-d", body]);
+    assert!(answer.ends_with(" 201"), "{answer}");
+    assert_eq!(server.stop(Signal::TERM).0, Some(0));
+    check(&["verify", "--data-dir", at], 0, "");
+    check(&[&["backup", "--data-dir", at], &encrypt[..], &[backup.to_str().unwrap()]].concat(), 0, "");
+    assert_eq!(betrayed(folder.path(), &["canary-in-a-map"]), Vec::<std::path::PathBuf>::new());
+
+    let other = folder.path().join("other");
+    fs::create_dir_all(other.join("pki")).unwrap();
+    fs::copy(data.join("pki/secrets.keys"), other.join("pki/secrets.keys")).unwrap();
+    let restore = ["restore", "--data-dir", other.to_str().unwrap()];
+    check(&[&restore[..], &encrypt[..], &[backup.to_str().unwrap()]].concat(), 0, "");
+    assert_eq!(betrayed(&other, &["canary-in-a-map"]), Vec::<std::path::PathBuf>::new());
 }
