@@ -44,7 +44,7 @@ pub enum Command {
     Scheduler(SchedulerArguments),
     /// Run simulated nodes alone, against any Kubernetes API server
     Node(NodeArguments),
-    /// Tell how vehicles fare, why one is not there yet, and what a rollout would do
+    /// Look at a fleet, let vehicles into it, or simulate one
     Fleet(FleetArguments),
     /// Run the hub alone, which vehicles connect to
     Hub(HubArguments),
