@@ -49,6 +49,7 @@ bench: ## all benchmarks, one line of figures each
 	cargo bench -p setpoint-fleet --bench decisions
 	cargo bench -p setpoint-testkit --bench kit
 	cargo bench -p setpoint --bench api
+	cargo bench -p setpoint --bench access
 	cargo bench -p setpoint --bench cluster
 
 fmt:

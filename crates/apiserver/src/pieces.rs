@@ -14,7 +14,7 @@ use crate::body::Body;
 
 /// Size of a piece: large enough that writing it is cheap, small enough that it is still in the processor's cache when it is
 /// encrypted, and that many readers don't fill the memory.
-const PIECE_BYTES: usize = 32 * 1024;
+pub const PIECE_BYTES: usize = 32 * 1024;
 
 /// The items of a list between its head and `]}`. Of each object the first `skip` bytes (what it is) are left out, but for
 /// the brace.

@@ -9,6 +9,7 @@ use serde_json::Value;
 use setpoint_api::GroupResource;
 use setpoint_schema::builtin::core::event;
 use setpoint_schema::managed::Versions;
+use setpoint_schema::selectable::readable;
 use setpoint_schema::{Edit, Kind, TypeRef, builtin};
 use setpoint_store::{FieldNames, Fields, Object};
 
@@ -316,7 +317,10 @@ impl Fields for Served {
     }
 
     fn values(&self, _: &GroupResource, json: &[u8]) -> Vec<String> {
-        let object: Value = serde_json::from_slice(json).unwrap_or_default();
-        self.selectable_values(&object)
+        let form = self.stored_as.as_ref().unwrap_or(&self.kind);
+        match form.behaviour.selectable() {
+            [] => Vec::new(),
+            selectable => self.selectable_values(&readable(json, selectable)),
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Method, Request};
+use http::{Method, Request, Response};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use setpoint_store::{MemoryDisk, Options, Store};
@@ -71,10 +71,16 @@ impl Server {
         String::from_utf8(self.bytes(request).await.1.to_vec()).unwrap()
     }
 
-    async fn bytes(&self, mut request: Request<Body>) -> (u16, bytes::Bytes) {
+    /// Sends any request as the administrator, and leaves the answer's body to be read.
+    pub(crate) async fn answer(&self, mut request: Request<Body>) -> Response<Body> {
         let user = User { name: "admin".into(), groups: vec!["system:masters".into()], ..User::default() };
         request.extensions_mut().insert(Arc::new(user));
         let Ok(response) = self.api.clone().oneshot(request).await;
+        response
+    }
+
+    async fn bytes(&self, request: Request<Body>) -> (u16, bytes::Bytes) {
+        let response = self.answer(request).await;
         let code = response.status().as_u16();
         (code, response.into_body().collect().await.unwrap().to_bytes())
     }

@@ -8,23 +8,17 @@
 
 mod process;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use base64::Engine;
 use bytes::Bytes;
-use http::{Method, Request};
-use http_body_util::{BodyExt, Full};
-use hyper::client::conn::http2::SendRequest;
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use process::{Process, is_chosen};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio_rustls::TlsConnector;
+use http::Method;
+use http_body_util::BodyExt;
+use process::is_chosen;
+use process::load::{CONFIG_MAPS, Call, Connection, Server, config_map, request, send};
 
-const NAMESPACE: &str = "/api/v1/namespaces/default/configmaps";
 const APPLY: &str = "application/apply-patch+yaml";
 
 fn main() {
@@ -74,13 +68,13 @@ async fn verbs(server: &Server, connections: usize) {
         _ => 20_000,
     };
     let name = move |i: usize| format!("b{connections}-{i}");
-    let create = |i: usize| (Method::POST, NAMESPACE.to_owned(), config_map(&name(i)), "application/json");
+    let create = |i: usize| (Method::POST, CONFIG_MAPS.to_owned(), config_map(&name(i)), "application/json");
     server.measure("create", connections, count, create).await;
-    let get = |i: usize| (Method::GET, format!("{NAMESPACE}/{}", name(i)), Bytes::new(), "");
+    let get = |i: usize| (Method::GET, format!("{CONFIG_MAPS}/{}", name(i)), Bytes::new(), "");
     server.measure("get", connections, count, get).await;
     let patch = |i: usize| {
         let body = Bytes::from(format!(r#"{{"data":{{"patched":"{i}"}}}}"#));
-        (Method::PATCH, format!("{NAMESPACE}/{}", name(i)), body, "application/merge-patch+json")
+        (Method::PATCH, format!("{CONFIG_MAPS}/{}", name(i)), body, "application/merge-patch+json")
     };
     server.measure("merge patch", connections, count, patch).await;
     let apply = |i: usize| {
@@ -88,14 +82,14 @@ async fn verbs(server: &Server, connections: usize) {
             r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{}","labels":{{"team":"a"}}}},"data":{{"applied":"{i}"}}}}"#,
             name(i)
         ));
-        (Method::PATCH, format!("{NAMESPACE}/{}?fieldManager=bench", name(i)), body, APPLY)
+        (Method::PATCH, format!("{CONFIG_MAPS}/{}?fieldManager=bench", name(i)), body, APPLY)
     };
     server.measure("apply, its manager is new", connections, count, apply).await;
     let again = |i: usize| apply_whole(&name(i), i);
     server.measure("apply of all of it by force", connections, count, again).await;
     let changed = |i: usize| apply_whole(&name(i), i + 1);
     server.measure("apply of one change", connections, count, changed).await;
-    let delete = |i: usize| (Method::DELETE, format!("{NAMESPACE}/{}", name(i)), Bytes::new(), "");
+    let delete = |i: usize| (Method::DELETE, format!("{CONFIG_MAPS}/{}", name(i)), Bytes::new(), "");
     server.measure("delete", connections, count, delete).await;
 }
 
@@ -103,7 +97,7 @@ async fn verbs(server: &Server, connections: usize) {
 fn apply_whole(name: &str, number: usize) -> Call {
     let whole = String::from_utf8_lossy(&config_map(name))
         .replace(r#""data":{"#, &format!(r#""data":{{"applied":"{number}","#));
-    (Method::PATCH, format!("{NAMESPACE}/{name}?fieldManager=bench&force=true"), Bytes::from(whole), APPLY)
+    (Method::PATCH, format!("{CONFIG_MAPS}/{name}?fieldManager=bench&force=true"), Bytes::from(whole), APPLY)
 }
 
 /// Server-side apply of a Deployment with 50 containers that 5 managers share: each has one variable in every container.
@@ -215,13 +209,13 @@ fn custom_object(singular: &str, name: &str) -> Call {
 
 async fn lists(server: &Server) {
     let objects = 10_000;
-    let create = |i: usize| (Method::POST, NAMESPACE.to_owned(), config_map(&format!("l{i}")), "application/json");
+    let create = |i: usize| (Method::POST, CONFIG_MAPS.to_owned(), config_map(&format!("l{i}")), "application/json");
     server.run(32, objects, &create).await;
-    let whole = |_| (Method::GET, NAMESPACE.to_owned(), Bytes::new(), "");
+    let whole = |_| (Method::GET, CONFIG_MAPS.to_owned(), Bytes::new(), "");
     server.measure(&format!("list of {objects}"), 1, 20, whole).await;
-    let selected = |_| (Method::GET, format!("{NAMESPACE}?labelSelector=shard%3Ds7"), Bytes::new(), "");
+    let selected = |_| (Method::GET, format!("{CONFIG_MAPS}?labelSelector=shard%3Ds7"), Bytes::new(), "");
     server.measure(&format!("list of {objects} by label, 100 match"), 32, 2_000, selected).await;
-    let delete = |i: usize| (Method::DELETE, format!("{NAMESPACE}/l{i}"), Bytes::new(), "");
+    let delete = |i: usize| (Method::DELETE, format!("{CONFIG_MAPS}/l{i}"), Bytes::new(), "");
     server.run(32, objects / 2, &delete).await;
     pages(server, 20).await;
     server.run(32, objects / 2, &|i| delete(i + objects / 2)).await;
@@ -235,7 +229,7 @@ async fn pages(server: &Server, times: u32) {
     for _ in 0..times {
         let mut token = Some(String::new());
         while let Some(next) = token {
-            let path = format!("{NAMESPACE}?limit=500&continue={next}");
+            let path = format!("{CONFIG_MAPS}?limit=500&continue={next}");
             let bytes = send(&mut connection, (Method::GET, path, Bytes::new(), "")).await;
             token = continuation(&bytes);
             pages += 1;
@@ -262,21 +256,21 @@ async fn watch(server: &Server, watchers: usize) {
     let started: Arc<Vec<std::sync::OnceLock<Instant>>> =
         Arc::new((0..events).map(|_| std::sync::OnceLock::new()).collect());
     let list: serde_json::Value = {
-        let path = format!("{NAMESPACE}?limit=1");
+        let path = format!("{CONFIG_MAPS}?limit=1");
         serde_json::from_slice(&send(&mut server.connect().await, (Method::GET, path, Bytes::new(), "")).await)
             .expect("a list")
     };
     let from = list["metadata"]["resourceVersion"].as_str().expect("a version").to_owned();
     let mut tasks = Vec::new();
     let ready = Arc::new(tokio::sync::Barrier::new(watchers + 1));
-    let mut shared: Vec<SendRequest<Full<Bytes>>> = Vec::new();
+    let mut shared: Vec<Connection> = Vec::new();
     for _ in 0..watchers.div_ceil(100) {
         shared.push(server.connect().await);
     }
     for watcher in 0..watchers {
         let mut connection = shared[watcher / 100].clone();
         let (started, ready) = (Arc::clone(&started), Arc::clone(&ready));
-        let path = format!("{NAMESPACE}?watch=true&resourceVersion={from}");
+        let path = format!("{CONFIG_MAPS}?watch=true&resourceVersion={from}");
         tasks.push(tokio::spawn(async move {
             let request = request((Method::GET, path, Bytes::new(), ""));
             let mut body = connection.send_request(request).await.expect("a watch").into_body();
@@ -318,7 +312,7 @@ async fn watch(server: &Server, watchers: usize) {
                 }
                 let body = config_map(&format!("w{watchers}-{i}-x"));
                 let _ = started[i].set(Instant::now());
-                send(&mut connection, (Method::POST, NAMESPACE.to_owned(), body, "application/json")).await;
+                send(&mut connection, (Method::POST, CONFIG_MAPS.to_owned(), body, "application/json")).await;
             }
         }));
     }
@@ -339,7 +333,7 @@ async fn watch(server: &Server, watchers: usize) {
         times[times.len() * 99 / 100],
         cpu.as_secs_f64() * 1e6 / delivered
     );
-    let delete = |i: usize| (Method::DELETE, format!("{NAMESPACE}/w{watchers}-{i}-x"), Bytes::new(), "");
+    let delete = |i: usize| (Method::DELETE, format!("{CONFIG_MAPS}/w{watchers}-{i}-x"), Bytes::new(), "");
     server.run(8, events, &delete).await;
 }
 
@@ -353,7 +347,7 @@ fn number_in(line: &[u8]) -> Option<usize> {
 /// Memory and start-up with 100,000 objects.
 async fn filled(server: Server, directory: &Path) {
     let objects = 100_000;
-    let create = |i: usize| (Method::POST, NAMESPACE.to_owned(), config_map(&format!("m{i}")), "application/json");
+    let create = |i: usize| (Method::POST, CONFIG_MAPS.to_owned(), config_map(&format!("m{i}")), "application/json");
     server.run(32, objects, &create).await;
     println!("memory with {objects} ConfigMaps of 1 KB: {} MB resident", server.process.resident() / 1_000_000);
     drop(server);
@@ -363,113 +357,4 @@ async fn filled(server: Server, directory: &Path) {
         server.process.started_in,
         server.process.resident() / 1_000_000
     );
-}
-
-fn config_map(name: &str) -> Bytes {
-    let shard = name.bytes().map(usize::from).sum::<usize>() % 100;
-    let payload = "x".repeat(700);
-    Bytes::from(format!(
-        r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{name}","labels":{{"app":"bench","shard":"s{shard}"}}}},"data":{{"payload":"{payload}"}}}}"#
-    ))
-}
-
-type Call = (Method, String, Bytes, &'static str);
-
-fn request((method, path, body, media): Call) -> Request<Full<Bytes>> {
-    let builder = Request::builder().method(method).uri(format!("https://localhost{path}"));
-    let builder = if media.is_empty() { builder } else { builder.header("content-type", media) };
-    builder.body(Full::new(body)).expect("a request")
-}
-
-async fn send(connection: &mut SendRequest<Full<Bytes>>, call: Call) -> Bytes {
-    let response = connection.send_request(request(call)).await.expect("an answer");
-    let status = response.status();
-    let bytes = response.into_body().collect().await.expect("a body").to_bytes();
-    assert!(status.is_success(), "{status}: {}", String::from_utf8_lossy(&bytes));
-    bytes
-}
-
-/// A server process with what is needed to call it.
-struct Server {
-    process: Process,
-    connector: TlsConnector,
-}
-
-impl Server {
-    fn start(directory: &Path) -> Server {
-        let process = Process::start(&["server"], directory);
-        let connector = connector(&process.kubeconfig);
-        Server { process, connector }
-    }
-
-    async fn connect(&self) -> SendRequest<Full<Bytes>> {
-        let socket = tokio::net::TcpStream::connect(self.process.address).await.expect("a connection");
-        socket.set_nodelay(true).expect("a socket");
-        let name = "localhost".try_into().expect("a name");
-        let stream = self.connector.connect(name, socket).await.expect("TLS");
-        let builder = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
-        let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.expect("HTTP/2");
-        tokio::spawn(connection);
-        sender
-    }
-
-    /// Runs `count` calls over so many connections and returns how long each took.
-    async fn run(&self, connections: usize, count: usize, call: &(impl Fn(usize) -> Call + Sync)) -> Vec<Duration> {
-        let next = AtomicUsize::new(0);
-        let next = &next;
-        let mut clients = Vec::new();
-        for _ in 0..connections {
-            let mut connection = self.connect().await;
-            clients.push(async move {
-                let mut times = Vec::new();
-                loop {
-                    let i = next.fetch_add(1, Ordering::Relaxed);
-                    if i >= count {
-                        return times;
-                    }
-                    let start = Instant::now();
-                    send(&mut connection, call(i)).await;
-                    times.push(start.elapsed());
-                }
-            });
-        }
-        futures_util::future::join_all(clients).await.concat()
-    }
-
-    async fn measure(&self, what: &str, connections: usize, count: usize, call: impl Fn(usize) -> Call + Sync) {
-        let (cpu, start) = (self.process.cpu(), Instant::now());
-        let mut times = self.run(connections, count, &call).await;
-        let (seconds, cpu) = (start.elapsed().as_secs_f64(), self.process.cpu() - cpu);
-        times.sort();
-        println!(
-            "{what}, {connections} connections: {:.0} op/s, p50 {:?} p99 {:?}, {:.1} µs of server CPU each",
-            count as f64 / seconds,
-            times[times.len() / 2],
-            times[times.len() * 99 / 100],
-            cpu.as_secs_f64() * 1e6 / count as f64
-        );
-    }
-}
-
-/// TLS with the certificates of an admin kubeconfig.
-fn connector(kubeconfig: &PathBuf) -> TlsConnector {
-    let text = std::fs::read_to_string(kubeconfig).expect("a kubeconfig");
-    let pem = |key: &str| {
-        let line = text.lines().find_map(|line| line.trim().strip_prefix(key)).expect("a key of the kubeconfig");
-        base64::engine::general_purpose::STANDARD.decode(line.trim().trim_matches('"')).expect("base64")
-    };
-    let mut roots = rustls::RootCertStore::empty();
-    let authority = CertificateDer::from_pem_slice(&pem("certificate-authority-data:")).expect("a certificate");
-    roots.add(authority).expect("a CA");
-    let certificate = CertificateDer::from_pem_slice(&pem("client-certificate-data:")).expect("a certificate");
-    let key = PrivateKeyDer::from_pem_slice(&pem("client-key-data:")).expect("a key");
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .expect("TLS versions")
-        .with_root_certificates(roots)
-        .with_client_auth_cert(vec![certificate], key)
-        .expect("a client certificate");
-    config.alpn_protocols = vec![b"h2".to_vec()];
-    TlsConnector::from(Arc::new(config))
 }

@@ -14,7 +14,7 @@ use http_body_util::{BodyExt, StreamBody};
 use serde_json::{Value, json};
 use setpoint_api::metrics::Counter;
 use setpoint_api::{Revision, Status};
-use setpoint_store::{Query, Selection, Snapshot, Store, WatchError, WatchEvent, WatchRequest, Watcher};
+use setpoint_store::{Object, Query, Store, WatchError, WatchEvent, WatchRequest, Watcher};
 use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
@@ -22,6 +22,7 @@ use crate::answer::{self, Answer};
 use crate::body::{Body, BoxError};
 use crate::call::Call;
 use crate::clock::Clock;
+use crate::pieces::PIECE_BYTES;
 use crate::query::ListOptions;
 use crate::registry::{Following, Served};
 use crate::representation::{self, Form, Include, Representation};
@@ -61,6 +62,7 @@ pub(super) fn run(call: &mut Call<'_>, options: &ListOptions) -> Answer {
         },
         writer,
         start: Some(start),
+        present: None,
         over: Box::pin(over(call.server.stopping.clone(), Instant::now() + Duration::from_secs(timeout))),
         bookmark: options.bookmarks.then(|| Box::pin(sleep(BOOKMARK_EVERY))),
         watcher: None,
@@ -117,6 +119,8 @@ struct Stream {
     request: WatchRequest,
     writer: Writer,
     start: Option<Start>,
+    /// What was there when the watch began and isn't written yet.
+    present: Option<Present>,
     /// The time is over, or the server goes down.
     over: Waiting,
     /// The next bookmark is due.
@@ -127,6 +131,13 @@ struct Stream {
     /// The one who watches may not any more.
     revoked: Option<Waiting>,
     sent: Arc<Counter>,
+}
+
+/// The objects that a watch begins with. They are written piece by piece, as the client takes them.
+struct Present {
+    objects: std::vec::IntoIter<Arc<Object>>,
+    /// A bookmark tells where they end, with the revision that they are of.
+    mark: Option<Revision>,
 }
 
 /// What a watch has to tell.
@@ -142,11 +153,15 @@ impl Stream {
     /// The next bytes to send, and whether they are the last; `None` when the time is over.
     async fn next(&mut self) -> Option<(Bytes, bool)> {
         let mut out = Vec::new();
-        if let Some(start) = self.start.take() {
-            match self.begin(start, &mut out).await {
-                Ok(()) if out.is_empty() => {}
-                Ok(()) => return Some((out.into(), false)),
-                Err(end) => return self.end(end, out),
+        if let Some(start) = self.start.take()
+            && let Err(end) = self.begin(start).await
+        {
+            return self.end(end, out);
+        }
+        if let Some(present) = self.present.take() {
+            self.write_present(present, &mut out);
+            if !out.is_empty() {
+                return Some((out.into(), false));
             }
         }
         let news = match poll_fn(|context| self.poll_news(context)).await {
@@ -197,8 +212,8 @@ impl Stream {
         }
     }
 
-    /// Takes the watch's first position and writes what is there, if that was asked for.
-    async fn begin(&mut self, start: Start, out: &mut Vec<u8>) -> Result<(), End> {
+    /// Takes the watch's first position.
+    async fn begin(&mut self, start: Start) -> Result<(), End> {
         let snapshot = match start {
             Start::After(revision) => {
                 self.wait_for(revision).await?;
@@ -211,7 +226,8 @@ impl Stream {
                     self.wait_for(revision).await?;
                 }
                 let snapshot = self.store.snapshot();
-                self.present(&snapshot, marked, out);
+                let objects = snapshot.list(&self.everything()).items.into_iter();
+                self.present = Some(Present { objects, mark: marked.then(|| snapshot.revision()) });
                 snapshot
             }
         };
@@ -232,23 +248,31 @@ impl Stream {
         }
     }
 
-    fn present(&mut self, snapshot: &Snapshot, marked: bool, out: &mut Vec<u8>) {
-        let selection: &Selection = &self.request.selection;
-        let query = Query {
+    /// All objects that are watched.
+    fn everything(&self) -> Query<'_> {
+        Query {
             resource: &self.request.resource,
             namespace: self.request.namespace.as_deref(),
-            selection,
+            selection: &self.request.selection,
             after: None,
             limit: None,
-        };
-        for object in snapshot.list(&query).items {
+        }
+    }
+
+    /// Writes some of what was there, and keeps what is left for the next time.
+    fn write_present(&mut self, mut present: Present, out: &mut Vec<u8>) {
+        while out.len() < PIECE_BYTES {
+            let Some(object) = present.objects.next() else {
+                if let Some(revision) = present.mark {
+                    self.writer.bookmark(revision, true, out);
+                }
+                return;
+            };
             let as_stored = self.writer.served.shows_as_stored(&object);
             let raw = |out: &mut Vec<u8>| out.extend_from_slice(object.json());
             self.writer.object("ADDED", as_stored, raw, || objects::value(&object), out);
         }
-        if marked {
-            self.writer.bookmark(snapshot.revision(), true, out);
-        }
+        self.present = Some(present);
     }
 }
 
@@ -362,5 +386,45 @@ impl Writer {
         let line = json!({"type": "ERROR", "object": status});
         serde_json::to_writer(&mut *out, &line).expect("writing to memory does not fail");
         out.push(b'\n');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+    use crate::body::full;
+    use crate::testing::Server;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_there_comes_in_pieces_and_is_followed_by_what_happens() {
+        let server = Server::start().await;
+        let path = "/api/v1/namespaces/default/configmaps";
+        let object =
+            |i: usize| json!({"metadata": {"name": format!("m{i:03}")}, "data": {"payload": "x".repeat(1_000)}});
+        for i in 0..150 {
+            assert_eq!(server.send("POST", path, object(i)).await.0, 201);
+        }
+        let query = "watch=true&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan";
+        let request = Request::get(format!("{path}?{query}")).body(full(Vec::new())).unwrap();
+        let mut body = server.answer(request).await.into_body();
+        let (mut seen, mut text, mut added) = (Vec::new(), String::new(), false);
+        while seen.len() < 152 {
+            let piece = body.frame().await.unwrap().unwrap().into_data().unwrap();
+            assert!(piece.len() < PIECE_BYTES + 4_000, "a piece of {} bytes", piece.len());
+            if !std::mem::replace(&mut added, true) {
+                assert_eq!(server.send("POST", path, object(200)).await.0, 201);
+            }
+            text.push_str(std::str::from_utf8(&piece).unwrap());
+            while let Some((line, rest)) = text.split_once('\n') {
+                let event: Value = serde_json::from_str(line).unwrap();
+                let name = event["object"]["metadata"]["name"].as_str().unwrap_or_default();
+                seen.push(format!("{} {name}", event["type"].as_str().unwrap()));
+                text = rest.to_owned();
+            }
+        }
+        let expected = (0..150).map(|i| format!("ADDED m{i:03}")).chain(["BOOKMARK ".into(), "ADDED m200".into()]);
+        assert_eq!(seen, expected.collect::<Vec<_>>());
     }
 }

@@ -2,6 +2,8 @@
 
 #![allow(dead_code)] // each benchmark has its own copy of this module and needs only a part of it
 
+pub mod load;
+
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,179 @@
+//! What it costs to know who asks, whether they may, and whether their object is admitted; and what others feel of a noisy user.
+//! Run by `make bench`.
+//!
+//! Costs are told as differences of the server's CPU time per request: an administrator's certificate is looked at once a
+//! connection and allows everything, a service account's token and its roles are looked at in every request.
+//!
+//! Words after `--` choose parts: `cargo bench -p setpoint --bench access -- roles overload`.
+
+mod process;
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::{Method, StatusCode};
+use process::is_chosen;
+use process::load::{CONFIG_MAPS, Call, Server, config_map, send};
+use serde_json::{Value, json};
+
+fn main() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(run());
+}
+
+async fn run() {
+    let directory = tempfile::tempdir_in(".").expect("a writable directory");
+    let server = Server::start(directory.path());
+    let reader = account(&server, "reader").await;
+    server.run(32, 1_000, &|i| post(CONFIG_MAPS, config_map(&format!("read{i}")))).await;
+    if is_chosen("roles") {
+        roles(&server, &reader).await;
+    }
+    if is_chosen("policies") {
+        policies(&server).await;
+    }
+    if is_chosen("overload") {
+        overload(&server, &reader).await;
+    }
+}
+
+/// Gets by one who may do everything, and by one of many accounts with roles.
+async fn roles(server: &Server, reader: &Server) {
+    let count = 40_000;
+    server.measure("get by an administrator", 32, count, get).await;
+    reader.measure("get by an account, few bindings", 32, count, get).await;
+    let path = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings";
+    let bind = |i: usize| {
+        let binding = json!({
+            "metadata": {"name": format!("binding{i}")},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
+            "subjects": [{"kind": "ServiceAccount", "namespace": "default", "name": format!("account{i}")}],
+        });
+        post(path, Bytes::from(binding.to_string()))
+    };
+    server.run(32, 1_000, &bind).await;
+    reader.measure("get by an account, 1,000 bindings more in its namespace", 32, count, get).await;
+    server.measure("get by an administrator, once more", 32, count, get).await;
+}
+
+/// Creates, without policies and with a hundred that look at each.
+async fn policies(server: &Server) {
+    let count = 10_000;
+    let create = |what: &'static str| move |i: usize| post(CONFIG_MAPS, config_map(&format!("{what}{i}")));
+    server.measure("create, no policies", 32, count, create("plain")).await;
+    let group = "/apis/admissionregistration.k8s.io/v1";
+    for i in 0..100 {
+        let policy = json!({
+            "metadata": {"name": format!("policy{i}")},
+            "spec": {
+                "matchConstraints": {"resourceRules": [
+                    {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}
+                ]},
+                "validations": [{"expression": format!("!has(object.data.forbidden{i}) && object.metadata.name != 'no{i}'")}],
+            },
+        });
+        let binding = json!({
+            "metadata": {"name": format!("policy{i}")},
+            "spec": {"policyName": format!("policy{i}"), "validationActions": ["Deny"]},
+        });
+        for (plural, object) in
+            [("validatingadmissionpolicies", policy), ("validatingadmissionpolicybindings", binding)]
+        {
+            let body = Bytes::from(object.to_string());
+            server.run(1, 1, &|_| post(&format!("{group}/{plural}"), body.clone())).await;
+        }
+    }
+    server.measure("create, 100 policies", 32, count, create("judged")).await;
+}
+
+/// What a few gets a second feel while another account keeps ten times as many requests in flight as the server has seats.
+async fn overload(server: &Server, reader: &Server) {
+    let noisy = account(server, "noisy").await;
+    let before = server.process.cpu();
+    let quiet = gets_of(reader).await;
+    println!("gets of one account, nobody else: p50 {:?}, p99 {:?}", quiet.0, quiet.1);
+    let seats = std::thread::available_parallelism().map_or(2, usize::from).saturating_mul(50).clamp(100, 600);
+    let (stop, done, refused) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
+    let list = |_| (Method::GET, format!("{CONFIG_MAPS}?labelSelector=shard%3Ds7"), Bytes::new(), "");
+    let mut connections = Vec::new();
+    for _ in 0..10 {
+        connections.push(noisy.connect().await);
+    }
+    let noise = (0..seats * 10).map(|i| {
+        let mut connection = connections[i % connections.len()].clone();
+        let (noisy, stop, done, refused) = (&noisy, &stop, &done, &refused);
+        async move {
+            while !stop.load(Ordering::Relaxed) {
+                match noisy.call(&mut connection, list(i)).await.0 {
+                    StatusCode::TOO_MANY_REQUESTS => {
+                        refused.fetch_add(1, Ordering::Relaxed);
+                        tokio::time::sleep(Duration::from_secs(1)).await;
+                    }
+                    status => {
+                        assert!(status.is_success(), "{status}");
+                        done.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            }
+        }
+    });
+    let felt = async {
+        let felt = gets_of(reader).await;
+        stop.store(true, Ordering::Relaxed);
+        felt
+    };
+    let (felt, _) = tokio::join!(felt, futures_util::future::join_all(noise));
+    println!(
+        "beside {} requests of another in flight: p50 {:?}, p99 {:?}; the other got {} answers and {} refusals; {:?} of server CPU",
+        seats * 10,
+        felt.0,
+        felt.1,
+        done.load(Ordering::Relaxed),
+        refused.load(Ordering::Relaxed),
+        server.process.cpu() - before
+    );
+}
+
+/// The middle and the slowest hundredth of 500 gets, fifty a second.
+async fn gets_of(reader: &Server) -> (Duration, Duration) {
+    let mut connection = reader.connect().await;
+    let mut pace = tokio::time::interval(Duration::from_millis(20));
+    let mut times = Vec::new();
+    for i in 0..500 {
+        pace.tick().await;
+        let start = Instant::now();
+        let (status, _) = reader.call(&mut connection, get(i)).await;
+        assert!(status.is_success(), "{status}");
+        times.push(start.elapsed());
+    }
+    times.sort();
+    (times[times.len() / 2], times[times.len() * 99 / 100])
+}
+
+fn get(i: usize) -> Call {
+    (Method::GET, format!("{CONFIG_MAPS}/read{}", i % 1_000), Bytes::new(), "")
+}
+
+fn post(path: &str, body: Bytes) -> Call {
+    (Method::POST, path.to_owned(), body, "application/json")
+}
+
+/// A service account that may read the namespace, with a token of its own.
+async fn account(server: &Server, name: &str) -> Server {
+    let mut connection = server.connect().await;
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    let mut make = async |path: &str, object: Value| {
+        let bytes = send(&mut connection, post(path, Bytes::from(object.to_string()))).await;
+        serde_json::from_slice::<Value>(&bytes).expect("an object")
+    };
+    make(accounts, json!({"metadata": {"name": name}})).await;
+    let binding = json!({
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
+        "subjects": [{"kind": "ServiceAccount", "namespace": "default", "name": name}],
+    });
+    make("/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings", binding).await;
+    let token = make(&format!("{accounts}/{name}/token"), json!({"spec": {"expirationSeconds": 3600}})).await;
+    server.with_token(token["status"]["token"].as_str().expect("a token").to_owned())
+}
