@@ -18,6 +18,7 @@ test: lint deny tools ## everything that CI runs
 
 tools: ## the real clients that tests use, by package name
 	xtask/tools/kubectl.sh
+	xtask/tools/go_clients.sh
 	xtask/tools/python.sh
 	xtask/tools/node.sh
 

