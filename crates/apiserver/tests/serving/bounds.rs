@@ -124,3 +124,36 @@ async fn garbage_after_the_handshake_harms_nobody_else() {
     assert!(Client::new(&server).get("/who").await.contains("nobody"));
     server.stop().await;
 }
+
+/// A client that opens streams and takes each back at once makes work for nothing (CVE-2023-44487).
+#[tokio::test]
+async fn a_client_that_only_opens_and_resets_streams_is_sent_away() {
+    let server = Server::start().await;
+    let mut stream = Client::new(&server).connect().await.unwrap();
+    let frame = |kind: u8, flags: u8, id: u32, payload: &[u8]| {
+        let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+        [&length[1..], &[kind, flags], &id.to_be_bytes(), payload].concat()
+    };
+    const GO_AWAY: u8 = 7;
+    let mut flood = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), frame(4, 0, 0, &[])].concat();
+    for id in (1..20_000).step_by(2) {
+        // GET https / of nobody in particular, whole in one frame, then a reset for no reason.
+        flood.extend(frame(1, 0b101, id, &[0x82, 0x87, 0x84, 0x41, 1, b'a']));
+        flood.extend(frame(3, 0, id, &8_u32.to_be_bytes()));
+    }
+    // The server may hang up before it has taken everything.
+    let _ = stream.write_all(&flood).await;
+    let mut answer = Vec::new();
+    let _ = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut answer)).await.expect("it stays open");
+    let mut rest = answer.as_slice();
+    let mut sent_away = false;
+    while let [a, b, c, kind, ..] = *rest {
+        sent_away |= kind == GO_AWAY;
+        let length = u32::from_be_bytes([0, a, b, c]) as usize;
+        rest = rest.get(9 + length..).unwrap_or_default();
+    }
+    assert!(sent_away, "it was served all of it: {} bytes", answer.len());
+    let other = Client::new(&server).get("/who").await;
+    assert!(other.starts_with("HTTP/2.0 nobody"), "{other}");
+    server.stop().await;
+}
