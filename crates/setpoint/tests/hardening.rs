@@ -8,7 +8,7 @@ use std::path::Path;
 
 use http::Request;
 use k8s_openapi::api::core::v1::{Pod, Secret, Service};
-use kube::api::{Api, PostParams};
+use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::json;
@@ -139,4 +139,56 @@ async fn the_default_start_is_hardened() {
     println!("{}", table.text());
     let failed: Vec<_> = table.rows.iter().filter(|(.., holds)| !holds).collect();
     assert!(failed.is_empty(), "\n{}", table.text());
+}
+
+/// Whatever goes right or wrong with a secret, it is in no log, no record of who did what, no figure, no refusal.
+#[tokio::test]
+async fn secrets_and_tokens_are_told_to_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, log) = (folder.path().join("data"), folder.path().join("log"));
+    let output = std::fs::File::create(&log).unwrap();
+    let server = Server::start_logging(&["server", "--log-level", "trace"], &data, output.into());
+    let client = server.client().await;
+    let secrets: Api<Secret> = Api::default_namespaced(client.clone());
+    let secret = |name: &str| {
+        serde_json::from_value(json!({"metadata": {"name": name}, "stringData": {"password": CANARY}})).unwrap()
+    };
+    secrets.create(&PostParams::default(), &secret("kept")).await.unwrap();
+    let mut told = vec![secrets.create(&PostParams::default(), &secret("Bad_Name")).await.unwrap_err().to_string()];
+    told.push(secrets.create(&PostParams::default(), &secret("kept")).await.unwrap_err().to_string());
+    let patch = Patch::Merge(json!({"stringData": {"password": format!("{CANARY}-2")}, "immutable": "perhaps"}));
+    // Who writes it is told what is wrong with it, in full, as Kubernetes does; nobody else is.
+    secrets.patch("kept", &PatchParams::default(), &patch).await.unwrap_err();
+
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    let post = async |path: &str, body: serde_json::Value| {
+        let request = Request::post(path).header("content-type", "application/json");
+        client.request::<serde_json::Value>(request.body(body.to_string().into_bytes()).unwrap()).await.unwrap()
+    };
+    post(accounts, json!({"metadata": {"name": "robot"}})).await;
+    let issued = post(&format!("{accounts}/robot/token"), json!({"spec": {"expirationSeconds": 600}})).await;
+    let token = issued["status"]["token"].as_str().unwrap().to_owned();
+    assert_eq!(code(&client_with(&server, Some(&token)).await, "/api/v1/namespaces/default/secrets").await, 403);
+    assert_eq!(code(&client_with(&server, Some(CANARY)).await, "/api/v1/namespaces/default/secrets").await, 401);
+    for token in [CANARY, &token] {
+        post("/apis/authentication.k8s.io/v1/tokenreviews", json!({"spec": {"token": token}})).await;
+    }
+    let figures = Request::get("/metrics").body(Vec::new()).unwrap();
+    told.push(client.request_text(figures).await.unwrap());
+    drop(client);
+    server.stop();
+
+    told.push(std::fs::read_to_string(&log).unwrap());
+    assert!(told.last().unwrap().contains("INFO"), "nothing was logged");
+    let audited =
+        files(&data.join("audit")).iter().map(|file| std::fs::read_to_string(file).unwrap()).collect::<String>();
+    assert!(audited.contains("tokenreviews"), "nothing was recorded");
+    told.push(audited);
+    let encoded = "Y2FuYXJ5LXRoYXQtbm9ib2R5LW1heS1yZWFk";
+    for text in told {
+        for secret in [CANARY, encoded, token.rsplit('.').next().unwrap()] {
+            let at = text.find(secret).map(|at| &text[at.saturating_sub(200)..at]);
+            assert_eq!(at, None, "a secret follows this");
+        }
+    }
 }

@@ -15,9 +15,9 @@ use crate::nodes;
 use crate::process::{controllers, exhaust_with};
 use crate::story::{create, expect, patch, text};
 
-/// Autoscalers look four times a minute for ever.
+/// Autoscalers look four times a minute for ever, and one that was started anew waits for five minutes before it takes pods away.
 fn limits() -> Limits {
-    Limits { quiet: Duration::from_secs(90), still: Duration::from_secs(90), ..Limits::default() }
+    Limits { quiet: Duration::from_secs(400), still: Duration::from_secs(90), ..Limits::default() }
 }
 
 struct Autoscaled {
@@ -53,9 +53,15 @@ impl Scenario for Autoscaled {
         (self.outcome)(state)
     }
 
-    /// A crash between the change of the target and the status leaves no word of when that was.
+    /// A crash between the change of the target and the status leaves no word of when that was; nor, as long as there is nothing
+    /// to decide by, of what was decided.
     fn view(&self, mut object: Value) -> Option<Value> {
-        object["status"].as_object_mut().map(|status| status.remove("lastScaleTime"));
+        if let Some(status) = object["status"].as_object_mut() {
+            status.remove("lastScaleTime");
+            if !self.has_metrics {
+                status.remove("desiredReplicas");
+            }
+        }
         Some(object)
     }
 }

@@ -24,13 +24,18 @@ impl Server {
 
     /// Starts a command such as `up` on the data in `data` and a free port, and returns once it serves.
     pub fn start_as(command: &[&str], data: &Path) -> Server {
+        Server::start_logging(command, data, Stdio::null())
+    }
+
+    /// The same, with what it logs going somewhere.
+    pub fn start_logging(command: &[&str], data: &Path, log: Stdio) -> Server {
         let mut child = Command::new(env!("CARGO_BIN_EXE_setpoint"))
             .args(command)
             .args(["--listen", "127.0.0.1:0", "--data-dir"])
             .arg(data)
             .env_remove("SETPOINT_LOG")
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(log)
             .spawn()
             .expect("the binary of this crate runs");
         let mut line = String::new();
@@ -45,6 +50,12 @@ impl Server {
         let kubeconfig = Kubeconfig::read_from(&self.kubeconfig).expect("the server wrote a kubeconfig");
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
         Client::try_from(config.expect("the kubeconfig is whole")).expect("the certificates can be used")
+    }
+
+    /// Asks the server to end, and waits until it has.
+    pub fn stop(mut self) {
+        let asked = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
+        assert!(asked.is_ok_and(|status| status.success()) && self.child.wait().is_ok(), "it can't be stopped");
     }
 
     /// Ends the server as a power cut would: SIGKILL, no farewell.
