@@ -4,7 +4,7 @@ TOOLS := target/tools
 CARGO_DENY := $(TOOLS)/bin/cargo-deny
 CARGO_DENY_VERSION := 0.20.2
 
-.PHONY: run demo test exhaust clusters tools bench fmt clean lint deny audit
+.PHONY: run demo cluster test exhaust clusters tools bench fmt clean lint deny audit
 
 run: ## build, then run the whole control plane on this machine
 	cargo run --release -p setpoint --features heap-profile -- up
@@ -13,12 +13,18 @@ demo: ## the story of a fleet in a minute: a bad firmware caught and taken back,
 	cargo build --release -p setpoint
 	xtask/demo/fleet.sh
 
+cluster: ## three members of etcd, two servers, two managers of controllers and two schedulers on this machine, until Ctrl-C
+	xtask/tools/etcd.sh
+	cargo build --release -p setpoint
+	xtask/cluster/local.sh
+
 test: lint deny tools ## everything that CI runs
 	cargo test --workspace
 
 tools: ## the real clients that tests use, by package name
 	xtask/tools/kubectl.sh
 	xtask/tools/go_clients.sh
+	xtask/tools/etcd.sh
 	xtask/tools/python.sh
 	xtask/tools/node.sh
 

@@ -13,7 +13,7 @@ use crate::registry::Served;
 use crate::server::Inner;
 
 /// How long an event is kept. Same as Kubernetes.
-const KEPT: Duration = Duration::from_secs(3_600);
+pub(crate) const KEPT: Duration = Duration::from_secs(3_600);
 
 /// How often old ones are looked for: an event stays at most so much longer.
 const LOOK_EVERY: Duration = Duration::from_secs(300);
@@ -21,8 +21,11 @@ const LOOK_EVERY: Duration = Duration::from_secs(300);
 /// So many are looked at before others have their turn.
 const AT_ONCE: usize = 256;
 
-/// Removes old events until the server stops.
+/// Removes old events until the server stops, unless the store does.
 pub(crate) async fn run(server: Arc<Inner>) {
+    if server.store.expires() {
+        return;
+    }
     server.until_stopped(keep(&server)).await;
 }
 

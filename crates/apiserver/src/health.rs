@@ -43,11 +43,7 @@ type Check = (&'static str, Result<(), String>);
 
 /// The named checks of an endpoint. Liveness doesn't ask whether the server is going down: it would be restarted.
 fn checks(server: &Inner, endpoint: &str) -> Vec<Check> {
-    let store = match &*server.store.stopped().borrow() {
-        Some(why) => Err(why.clone()),
-        None => Ok(()),
-    };
-    let mut checks = vec![("ping", Ok(())), ("log", Ok(())), ("etcd", store)];
+    let mut checks = vec![("ping", Ok(())), ("log", Ok(())), ("etcd", server.store.health())];
     if endpoint == "readyz" {
         let stopping = *server.stopping.borrow();
         checks.push(("informer-sync", Ok(())));

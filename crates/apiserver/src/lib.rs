@@ -25,6 +25,7 @@ mod event_expiry;
 mod fence;
 mod flow;
 mod flow_schemas;
+mod freshness;
 mod health;
 mod local;
 

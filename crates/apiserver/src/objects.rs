@@ -10,8 +10,9 @@ use setpoint_store::{
 };
 
 use crate::call::Call;
-use crate::fence;
+use crate::freshness::RETRY_AFTER_SECONDS;
 use crate::registry::Served;
+use crate::{event_expiry, fence};
 
 /// Where an object is stored.
 pub fn key(served: &Served, namespace: Option<&str>, name: &str) -> Key {
@@ -104,7 +105,11 @@ pub(crate) async fn put(
 
 /// The transaction of a change, as durable as its kind needs.
 pub fn transaction(served: &Served, change: Change) -> Transaction {
-    Transaction::of(change).durability(durability(served))
+    let transaction = Transaction::of(change);
+    match durability(served) {
+        Durability::Relaxed => transaction.durability(Durability::Relaxed).kept_for(event_expiry::KEPT),
+        Durability::Synced => transaction,
+    }
 }
 
 /// The change that stores an object.
@@ -143,8 +148,21 @@ pub fn refusal(served: &Served, name: &str, error: CommitError) -> Box<Status> {
         CommitError::Unmet { key, actual } => fence::broken(served, name, &key, actual.as_deref()),
         CommitError::TooLarge { limit, .. } => Status::request_entity_too_large(&format!("limit is {limit}")),
         CommitError::Malformed(why) => Status::internal_error(why),
+        CommitError::Refused(why) => refused(why),
+        CommitError::Unknown(_) => Status::timeout(&error.to_string(), RETRY_AFTER_SECONDS),
+        CommitError::Unavailable(_) => {
+            Status::service_unavailable(error.to_string()).with_retry_after(RETRY_AFTER_SECONDS)
+        }
         CommitError::Full(_) | CommitError::Stopped(_) => Status::service_unavailable(error.to_string()),
     })
+}
+
+/// What etcd refuses is told in its own words, as Kubernetes does.
+fn refused(why: String) -> Status {
+    let mut status = Status::internal_error(&why);
+    status.message = why;
+    status.details = None;
+    status
 }
 
 /// Someone else was faster.

@@ -33,7 +33,7 @@ use crate::query::Query;
 use crate::registry::{Kinds, Registry, Served};
 use crate::tokens::Signer;
 use crate::user::{InProcess, RefusedCertificate, User};
-use crate::{compression, discovery, health, node_metrics, tokens, verbs};
+use crate::{compression, discovery, freshness, health, node_metrics, tokens, verbs};
 
 /// The API server. Clones share everything.
 #[derive(Clone)]
@@ -217,8 +217,12 @@ impl tower::Service<Request<Body>> for ApiServer {
         let inner = Arc::clone(&self.inner);
         Box::pin(async move {
             let (method, uri) = (request.method().clone(), request.uri().clone());
+            let fresh = freshness::wait(&inner.store, &method, &uri).await;
             let registry = inner.kinds.current(&inner.store);
             let observation = inner.metrics.begin(&registry, &method, &uri);
+            if let Err(status) = fresh {
+                return Ok(inner.metrics.end(observation, answer::status(&status)));
+            }
             let id = inner.audit.get().map(|_| audit::request_id(request.headers(), &inner.chance));
             let mut record = None;
             let handled = inner.handle(&registry, request, id.as_deref(), &mut record);

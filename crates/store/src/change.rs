@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use setpoint_api::Revision;
 
@@ -95,6 +96,7 @@ pub struct Transaction {
     pub(crate) changes: Vec<Change>,
     pub(crate) conditions: Vec<Condition>,
     pub(crate) durability: Durability,
+    pub(crate) kept_for: Option<Duration>,
 }
 
 impl Transaction {
@@ -123,6 +125,12 @@ impl Transaction {
     /// The same transaction with this durability.
     pub fn durability(mut self, durability: Durability) -> Transaction {
         self.durability = durability;
+        self
+    }
+
+    /// What it puts needs to be kept for this time only. A log that [expires](crate::Store::expires) objects removes them then.
+    pub fn kept_for(mut self, time: Duration) -> Transaction {
+        self.kept_for = Some(time);
         self
     }
 
@@ -190,6 +198,12 @@ pub enum CommitError {
     Malformed(&'static str),
     /// No space left: nothing was written, reads go on, and writes do again as soon as there is space.
     Full(io::Error),
+    /// The log refuses it, in words that clients of etcd know: there is no space left, or a request has too many operations.
+    Refused(String),
+    /// The log can't be reached. Nothing was written.
+    Unavailable(String),
+    /// The log was lost while it wrote. Whether this transaction happened is unknown.
+    Unknown(String),
     /// The log has stopped, by request or because the disk failed. Whether this transaction is durable is unknown until the
     /// next start.
     Stopped(String),
@@ -207,6 +221,9 @@ impl fmt::Display for CommitError {
             CommitError::TooLarge { key, limit } => write!(f, "{key} is larger than {limit} bytes"),
             CommitError::Malformed(why) => f.write_str(why),
             CommitError::Full(error) => write!(f, "no space left for the store: {error}"),
+            CommitError::Refused(why) => f.write_str(why),
+            CommitError::Unavailable(why) => write!(f, "the store can't be reached: {why}"),
+            CommitError::Unknown(why) => write!(f, "the write may or may not have happened: {why}"),
             CommitError::Stopped(why) => write!(f, "the store has stopped: {why}"),
         }
     }

@@ -19,8 +19,9 @@ use setpoint_api::Revision;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
-pub use backup::{RESTORE_JUMP, backup, restore};
+pub use backup::{RESTORE_JUMP, backup, create_from, read_backup, restore};
 pub use directory::{FORMAT, Identity, OpenError};
+pub(crate) use record::place;
 pub use recovery::{Report, TornTail};
 
 use crate::change::{CommitError, Committed, Transaction};

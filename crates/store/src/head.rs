@@ -5,6 +5,7 @@ use std::sync::Arc;
 use setpoint_api::Revision;
 
 use crate::change::{Change, CommitError, Condition, Expectation, Transaction};
+use crate::key::Key;
 use crate::object::Object;
 use crate::table::Tables;
 use crate::window::Event;
@@ -46,11 +47,16 @@ impl Head {
 
     /// Makes the change at `revision`, which is newer than all before.
     pub(crate) fn apply(&mut self, revision: Revision, change: Change) -> Arc<Event> {
+        let next = change.next.map(|d| Arc::new(Object::new(&d.plain, d.insert_at, d.facts, revision)));
+        self.set(revision, change.key, next)
+    }
+
+    /// The same for an object that is made already.
+    pub(crate) fn set(&mut self, revision: Revision, key: Key, next: Option<Arc<Object>>) -> Arc<Event> {
         debug_assert!(revision >= self.revision);
         self.revision = revision;
-        let next = change.next.map(|d| Arc::new(Object::new(&d.plain, d.insert_at, d.facts, revision)));
-        let previous = self.tables.set(&change.key, next.clone());
-        Arc::new(Event { key: change.key, revision, previous, next })
+        let previous = self.tables.set(&key, next.clone());
+        Arc::new(Event { key, revision, previous, next })
     }
 }
 
@@ -60,7 +66,6 @@ mod tests {
 
     use super::*;
     use crate::facts::NoFields;
-    use crate::key::Key;
 
     #[test]
     fn a_condition_on_another_object_is_judged_at_the_commit() {

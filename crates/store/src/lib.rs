@@ -5,15 +5,16 @@
 //!   ([`Durability::Relaxed`]); a revision lost that way is never used again, and who saw it is told to list again.
 //! - An acknowledged write is never lost; one that was not is there whole or not at all.
 //! - Readers never wait for the disk: they read persistent maps that writers swap.
-//! - This crate never reads the wall clock, draws no random numbers, starts no thread, opens no socket, and touches files only
-//!   through [`Disk`].
+//! - This crate never reads the wall clock, draws no random numbers, starts no thread, opens sockets only to the etcd that it is
+//!   given, and touches files only through [`Disk`].
 //!
-//! Start at [`Store`], then [`Snapshot`] and [`Watcher`]; below them the embedded log, `embedded`.
+//! Start at [`Store`], then [`Snapshot`] and [`Watcher`]; below them the two logs, `embedded` and `etcd`.
 
 mod bell;
 mod change;
 mod disk;
 mod embedded;
+mod etcd;
 mod facts;
 mod head;
 mod key;
@@ -30,10 +31,14 @@ mod window;
 
 pub use change::{CHANGES_MAX, Change, CommitError, Committed, Durability, Expectation, OBJECT_BYTES_MAX, Transaction};
 pub use disk::{Disk, Fault, FileInfo, Io, Lock, MemoryDisk, RealDisk, WriteError};
-pub use embedded::{FORMAT, Identity, OpenError, Options, RESTORE_JUMP, Report, TornTail, backup, restore, verify};
+pub use embedded::{
+    FORMAT, Identity, OpenError, Options, RESTORE_JUMP, Report, TornTail, backup, create_from, read_backup, restore,
+    verify,
+};
+pub use etcd::{Endpoint, EtcdError, EtcdFiles, EtcdOptions, EtcdTls, fill};
 pub use facts::{Facts, FactsError, FieldNames, Fields, NoFields};
 pub use key::Key;
-pub use log::Figures;
+pub use log::{EtcdFigures, Figures, Unavailable};
 pub use object::Object;
 pub use seal::Seal;
 pub use selection::Selection;

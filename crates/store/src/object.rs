@@ -68,6 +68,12 @@ impl Object {
         out.extend_from_slice(&self.json[end..]);
     }
 
+    /// The JSON without its resourceVersion: what stays the same when an object moves to another store.
+    pub fn without_revision(&self) -> Vec<u8> {
+        let (head, tail) = self.plain();
+        [head, tail].concat()
+    }
+
     /// The JSON as the log keeps it, without resourceVersion, in two parts.
     pub(crate) fn plain(&self) -> (&[u8], &[u8]) {
         let (start, end) = self.digits();

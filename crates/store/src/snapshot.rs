@@ -7,10 +7,10 @@ use setpoint_api::Revision;
 use setpoint_api::kind::GroupResource;
 
 use crate::head::Head;
-use crate::key::path_of;
+use crate::key::{Key, path_of};
 use crate::object::Object;
 use crate::selection::Selection;
-use crate::table::Table;
+use crate::table::{Entry, Table};
 
 /// The state at one revision. Cloning is O(1); reading needs no lock.
 #[derive(Clone)]
@@ -100,6 +100,20 @@ impl Snapshot {
     /// A mark of a resource's objects, to find out later whether any was changed since. Costs O(1).
     pub fn mark(&self, resource: &GroupResource) -> Mark {
         Mark(self.0.tables.table(resource).cloned().unwrap_or_default())
+    }
+
+    /// Every object with its key, in the order in which they were last changed.
+    pub fn in_order(&self) -> Vec<(Key, Arc<Object>)> {
+        let tables = self.0.tables.iter();
+        let of_table = |(resource, table): (&GroupResource, &'_ Table)| {
+            let entry = |(path, entry): (&Arc<str>, &Entry)| {
+                (Key::from_path(resource.clone(), Arc::clone(path)), Arc::clone(&entry.object))
+            };
+            table.scan(None, None).map(entry).collect::<Vec<_>>()
+        };
+        let mut objects: Vec<_> = tables.flat_map(of_table).collect();
+        objects.sort_by(|(key, object), (other, another)| (object.revision(), key).cmp(&(another.revision(), other)));
+        objects
     }
 
     /// How many objects each resource has.

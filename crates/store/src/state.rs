@@ -70,6 +70,14 @@ impl Inner {
         }
     }
 
+    fn compact(&mut self, revision: Revision) {
+        let revision = revision.min(self.snapshot.revision());
+        self.origin = self.origin.max(revision);
+        self.windows.values_mut().for_each(|window| window.compact(revision));
+        self.kept.retain(|kept, _| *kept > revision);
+        self.lost.retain(|(_, after)| *after > revision);
+    }
+
     fn forget_old_roots(&mut self, now: Instant) {
         self.kept.retain(|_, (_, used)| now.duration_since(*used) < KEPT_ROOT_AGE);
         while self.kept.len() > KEPT_ROOTS_MAX {
@@ -116,6 +124,19 @@ impl State {
         drop(guard);
         self.revision.send_replace(revision);
         bells
+    }
+
+    /// Puts another state in place of the present one, whose past is unknown: watchers are told to list again.
+    pub(crate) fn replace(&self, head: Head) {
+        let revision = head.revision;
+        let mut inner = self.write();
+        inner.snapshot = Snapshot::new(head);
+        // At the same moment: who looked in between would take what it has for complete.
+        inner.compact(revision);
+        let bells: Vec<_> = inner.windows.values().map(|window| Arc::clone(window.bell())).collect();
+        drop(inner);
+        self.revision.send_replace(revision);
+        bells.iter().for_each(|bell| bell.ring());
     }
 
     /// Tells all watchers that nothing follows.
@@ -186,12 +207,7 @@ impl State {
 
     /// Forgets the past up to `revision` for all resources.
     pub(crate) fn compact(&self, revision: Revision) {
-        let mut inner = self.write();
-        let revision = revision.min(inner.snapshot.revision());
-        inner.origin = inner.origin.max(revision);
-        inner.windows.values_mut().for_each(|window| window.compact(revision));
-        inner.kept.retain(|kept, _| *kept > revision);
-        inner.lost.retain(|(_, after)| *after > revision);
+        self.write().compact(revision);
     }
 
     /// A place at a resource's bell for a watcher that has seen everything up to `from`.

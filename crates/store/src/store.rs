@@ -9,8 +9,9 @@ use tokio::sync::watch;
 use crate::change::{CommitError, Committed, Transaction};
 use crate::disk::Disk;
 use crate::embedded::{EmbeddedLog, OpenError, Options, Report};
+use crate::etcd::{EtcdError, EtcdLog, EtcdOptions};
 use crate::facts::Fields;
-use crate::log::{Figures, Log};
+use crate::log::{EtcdFigures, Figures, Log, Unavailable};
 use crate::snapshot::Snapshot;
 use crate::state::{Expired, State};
 use crate::watch::{WatchError, WatchRequest, Watcher};
@@ -32,6 +33,13 @@ impl Store {
     ) -> Result<(Store, Report), OpenError> {
         let (log, state, report) = EmbeddedLog::open(disk, &*fields, options).await?;
         Ok((Store { log: Arc::new(log), state, fields }, report))
+    }
+
+    /// Opens the store under a prefix of an etcd cluster, which any number of others may use too. Also says how many objects should
+    /// be sealed and are not.
+    pub async fn open_etcd(fields: Arc<dyn Fields>, options: EtcdOptions) -> Result<(Store, usize), EtcdError> {
+        let (log, state, unsealed) = EtcdLog::open(Arc::clone(&fields), options).await?;
+        Ok((Store { log: Arc::new(log), state, fields }, unsealed))
     }
 
     /// Commits if all expectations hold. The answer comes when the transaction is durable and visible to readers.
@@ -67,8 +75,39 @@ impl Store {
     /// Waits until the newest visible revision is at least `revision`.
     pub async fn reached(&self, revision: Revision) {
         let mut revisions = self.state.revisions();
-        // The sender lives as long as the state, which this borrows.
-        let _ = revisions.wait_for(|newest| *newest >= revision).await;
+        let is_there = async {
+            // The sender lives as long as the state, which this borrows.
+            let _ = revisions.wait_for(|newest| *newest >= revision).await;
+        };
+        match self.log.seek(revision) {
+            None => is_there.await,
+            Some(seeking) => tokio::select! {
+                biased;
+                () = is_there => {}
+                () = seeking => {}
+            },
+        }
+    }
+
+    /// Waits until everything is visible that was committed before the call, by this server or another. None where others can't
+    /// commit: what is visible is always the newest.
+    pub fn fresh(&self) -> Option<impl Future<Output = Result<(), Unavailable>> + Send + '_> {
+        self.log.fresh()
+    }
+
+    /// Whether what is behind the store can be reached and has nothing to complain about.
+    pub fn health(&self) -> Result<(), String> {
+        self.log.health()
+    }
+
+    /// Whether objects of transactions that are [kept for](Transaction::kept_for) a time are removed by the store itself.
+    pub fn expires(&self) -> bool {
+        self.log.expires()
+    }
+
+    /// What is known of the etcd behind the store, if there is one.
+    pub fn etcd(&self) -> Option<EtcdFigures> {
+        self.log.etcd()
     }
 
     /// Forgets the past up to a revision: watches and lists from before it are told that it expired.

@@ -18,7 +18,7 @@ fn history(plan: Plan) -> (Vec<Operation>, bool) {
         let disk = TracedDisk::slow(MemoryDisk::new(), plan.seed);
         let options = Options { segment_bytes: 64 * 1024, checkpoint_bytes: 256 * 1024, ..small() };
         let (store, _) = open(disk, options).await.expect("a new store");
-        record(&store, plan).await
+        record(&[store], plan).await
     })
 }
 

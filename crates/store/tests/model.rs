@@ -5,11 +5,14 @@ mod support;
 use std::collections::BTreeMap;
 
 use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop_oneof, proptest};
+use proptest::test_runner::TestRunner;
 use proptest::{collection, option, sample};
 use setpoint_api::Revision;
 use setpoint_store::{
-    Change, CommitError, Durability, Expectation, Key, MemoryDisk, Options, Query, Snapshot, Store, Transaction,
+    Change, CommitError, Durability, EtcdOptions, Expectation, Key, MemoryDisk, Options, Query, Snapshot, Store,
+    Transaction,
 };
+use support::etcd::{self, Cluster};
 use support::watch_checker::Interest;
 use support::{
     ByNode, Dump, NAMESPACES, dump, dump_of, json, node, nodes, open, pod, pods, run, seeds, selection, small, text,
@@ -98,8 +101,9 @@ impl Model {
         })
     }
 
-    fn commit(&mut self, changes: Vec<(Key, Option<Vec<u8>>)>) {
-        self.revision += 1;
+    fn commit(&mut self, revision: Revision, changes: Vec<(Key, Option<Vec<u8>>)>) {
+        assert!(revision.get() > self.revision, "{revision} after {}", self.revision);
+        self.revision = revision.get();
         for (key, json) in changes {
             match json {
                 Some(json) => {
@@ -119,18 +123,40 @@ impl Model {
     }
 }
 
+/// Where a store keeps what it is given.
+enum Place {
+    Disk(MemoryDisk),
+    Etcd(Box<EtcdOptions>),
+}
+
+impl Place {
+    /// Opens the store, and says how many objects are in it.
+    async fn open(&self) -> Store {
+        match self {
+            Place::Disk(disk) => {
+                let (store, report) = open(disk.clone(), options()).await.expect("it opens");
+                assert!(report.clean);
+                assert_eq!(report.objects, store.snapshot().counts().values().sum::<usize>());
+                store
+            }
+            Place::Etcd(options) => etcd::open((**options).clone()).await,
+        }
+    }
+}
+
 struct World {
-    disk: MemoryDisk,
+    place: Place,
     store: Store,
     model: Model,
     value: u64,
 }
 
 impl World {
-    async fn new() -> World {
-        let disk = MemoryDisk::new();
-        let (store, _) = open(disk.clone(), options()).await.expect("a new store");
-        World { disk, store, model: Model::default(), value: 0 }
+    async fn new(place: Place) -> World {
+        let store = place.open().await;
+        let revision = store.snapshot().revision().get();
+        let model = Model { revision, kept_from: revision, ..Model::default() };
+        World { place, store, model, value: 0 }
     }
 
     async fn step(&mut self, step: Step) {
@@ -148,9 +174,7 @@ impl World {
             }
             Step::Reopen => {
                 self.store.close().await;
-                let (store, report) = open(self.disk.clone(), options()).await.expect("it opens");
-                assert!(report.clean && report.objects == self.model.state.len());
-                self.store = store;
+                self.store = self.place.open().await;
                 self.model.kept_from = self.model.revision;
                 self.model.compacted = 0;
             }
@@ -215,8 +239,10 @@ impl World {
         assert_eq!(refusal, self.model.refusal(expected));
         let Ok(committed) = answer else { return };
         let removed: Vec<_> = changes.iter().map(|(key, _)| self.model.state.get(key).cloned()).collect();
-        self.model.commit(changes.clone());
-        assert_eq!(committed.revision.get(), self.model.revision);
+        if let Place::Disk(_) = self.place {
+            assert_eq!(committed.revision.get(), self.model.revision + 1);
+        }
+        self.model.commit(committed.revision, changes.clone());
         for (((key, json), object), removed) in changes.iter().zip(&committed.objects).zip(removed) {
             let expected = if json.is_some() { self.model.state.get(key).cloned() } else { removed };
             assert_eq!(object.as_ref().map(|object| (object.revision(), text(object))), expected, "{key}");
@@ -318,10 +344,27 @@ proptest! {
     #[test]
     fn a_store_is_a_map_with_a_past(steps in steps()) {
         run(async {
-            let mut world = World::new().await;
+            let mut world = World::new(Place::Disk(MemoryDisk::new())).await;
             for step in steps {
                 world.step(step).await;
             }
         });
     }
+}
+
+#[test]
+fn a_store_in_etcd_is_a_map_with_a_past() {
+    let cluster = Cluster::start(1);
+    let config = ProptestConfig { cases: seeds(32).end as u32, ..ProptestConfig::default() };
+    let tried = TestRunner::new(config).run(&steps(), |steps| {
+        etcd::run_real(async {
+            let mut world = World::new(Place::Etcd(Box::new(cluster.options(&etcd::prefix(), 0)))).await;
+            for step in steps {
+                world.step(step).await;
+            }
+            world.store.close().await;
+        });
+        Ok(())
+    });
+    tried.unwrap_or_else(|failed| panic!("{failed}"));
 }

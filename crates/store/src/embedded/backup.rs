@@ -9,6 +9,7 @@ use super::recovery::Report;
 use super::{create, jumped, lock};
 use crate::disk::Disk;
 use crate::facts::Fields;
+use crate::head::Head;
 use crate::seal::Seal;
 use crate::snapshot::Snapshot;
 
@@ -34,18 +35,39 @@ pub async fn restore(
     fields: &dyn Fields,
     seal: Option<&dyn Seal>,
 ) -> Result<Report, OpenError> {
+    let read = read_backup(from, name, fields, seal).await?;
+    let head = Head { revision: jumped(read.revision()), ..read.head().clone() };
+    let snapshot = Snapshot::new(head);
+    create_from(to, identity, &snapshot, seal).await?;
+    let objects = snapshot.counts().values().sum();
+    Ok(Report { revision: snapshot.revision(), objects, checkpoint_objects: objects, clean: true, ..Report::default() })
+}
+
+/// Everything in a backup, at the revision that it is of.
+pub async fn read_backup(
+    from: &dyn Disk,
+    name: &str,
+    fields: &dyn Fields,
+    seal: Option<&dyn Seal>,
+) -> Result<Snapshot, OpenError> {
     let mut reading = Reading::new(fields, seal);
-    let (header, mut head) = checkpoint::read(from, name, &mut reading).await?;
-    if header.segment != 0 {
-        return Err(directory::damaged(name, 0, "it is not a backup"));
+    let (header, head) = checkpoint::read(from, name, &mut reading).await?;
+    match header.segment {
+        0 => Ok(Snapshot::new(head)),
+        _ => Err(directory::damaged(name, 0, "it is not a backup")),
     }
+}
+
+/// Makes a new data directory that begins with a snapshot. The directory must be empty.
+pub async fn create_from(
+    to: &dyn Disk,
+    identity: Identity,
+    snapshot: &Snapshot,
+    seal: Option<&dyn Seal>,
+) -> Result<(), OpenError> {
     let _lock = lock(to).await?;
     if directory::read(to).await?.is_some() {
         return Err(OpenError::Foreign("format".into()));
     }
-    head.revision = jumped(header.revision);
-    let snapshot = Snapshot::new(head);
-    create(to, identity, snapshot.clone(), seal).await?;
-    let objects = snapshot.counts().values().sum();
-    Ok(Report { revision: snapshot.revision(), objects, checkpoint_objects: objects, clean: true, ..Report::default() })
+    create(to, identity, snapshot.clone(), seal).await
 }

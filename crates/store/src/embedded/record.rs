@@ -230,7 +230,7 @@ pub(crate) fn put_change(buffer: &mut Vec<u8>, key: &Key, json: Option<(&[u8], &
 }
 
 /// Where an object belongs, for its seal.
-fn place(key: &Key) -> Vec<u8> {
+pub(crate) fn place(key: &Key) -> Vec<u8> {
     let mut place = Vec::new();
     put_place(&mut place, key);
     place

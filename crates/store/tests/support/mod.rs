@@ -3,8 +3,11 @@
 // Each suite uses a part of this.
 #![allow(dead_code)]
 
+pub mod etcd;
+pub mod etcd_process;
 pub mod linearizability;
 pub mod planted;
+pub mod proxy;
 pub mod traced_disk;
 pub mod truth;
 pub mod watch_checker;

@@ -80,7 +80,8 @@ pub struct Plan {
 
 /// A store that may do something wrong, and the history of what its clients saw.
 pub struct Witness {
-    store: Store,
+    /// One for each server; clients are spread over them.
+    stores: Vec<Store>,
     plan: Plan,
     notes: Mutex<Notes>,
 }
@@ -97,7 +98,7 @@ struct Notes {
 }
 
 /// Runs all clients, then reads every object once more. Returns the history and whether the wrong thing was done.
-pub async fn record(store: &Store, plan: Plan) -> (Vec<Operation>, bool) {
+pub async fn record(stores: &[Store], plan: Plan) -> (Vec<Operation>, bool) {
     let notes = Notes {
         clock: 0,
         next_value: 0,
@@ -107,13 +108,13 @@ pub async fn record(store: &Store, plan: Plan) -> (Vec<Operation>, bool) {
         rng: StdRng::seed_from_u64(plan.seed),
         planted: plan.wrong.is_none(),
     };
-    let witness = Arc::new(Witness { store: store.clone(), plan, notes: Mutex::new(notes) });
+    let witness = Arc::new(Witness { stores: stores.to_vec(), plan, notes: Mutex::new(notes) });
     let clients: Vec<_> = (0..plan.clients).map(|client| tokio::spawn(Arc::clone(&witness).client(client))).collect();
     for client in clients {
         client.await.expect("a client");
     }
     for object in 0..plan.objects {
-        witness.call(object, Call::Get).await;
+        witness.call(&witness.stores[0], object, Call::Get).await;
     }
     let mut notes = witness.notes();
     (std::mem::take(&mut notes.history), notes.planted)
@@ -125,12 +126,13 @@ impl Witness {
     }
 
     async fn client(self: Arc<Self>, client: u64) {
+        let store = &self.stores[client as usize % self.stores.len()];
         let mut rng = StdRng::seed_from_u64(self.plan.seed * 100 + client);
         let mut known: BTreeMap<u64, u64> = BTreeMap::new();
         for _ in 0..self.plan.calls_each {
             let object = rng.random_range(0..self.plan.objects);
             let call = self.choose(&mut rng, known.get(&object).copied());
-            match self.call(object, call).await {
+            match self.call(store, object, call).await {
                 Answer::Found(Some(version)) => known.insert(object, version.revision),
                 Answer::Done { revision } if !matches!(call, Call::Delete { .. }) => known.insert(object, revision),
                 Answer::Conflict { actual } | Answer::Exists { actual } => known.insert(object, actual),
@@ -154,16 +156,19 @@ impl Witness {
     }
 
     /// One call, with its moments noted.
-    async fn call(&self, object: u64, call: Call) -> Answer {
+    async fn call(&self, store: &Store, object: u64, call: Call) -> Answer {
         let called = {
             let mut notes = self.notes();
             *notes.in_flight.entry(object).or_default() += 1;
             notes.tick()
         };
-        let wrong = self.plan.wrong.filter(|wrong| self.may_plant(*wrong, object, call));
+        let wrong = match self.plan.wrong {
+            Some(wrong) => Some(wrong).filter(|wrong| self.may_plant(*wrong, object, call)),
+            None => None,
+        };
         let answer = match wrong {
             Some(wrong) => self.wrongly(wrong, object, call).await,
-            None => self.rightly(object, call).await,
+            None => self.rightly(store, object, call).await,
         };
         let mut notes = self.notes();
         *notes.in_flight.get_mut(&object).expect("noted above") -= 1;
@@ -179,40 +184,25 @@ impl Witness {
         answer
     }
 
-    async fn rightly(&self, object: u64, call: Call) -> Answer {
+    async fn rightly(&self, store: &Store, object: u64, call: Call) -> Answer {
         match call {
-            Call::Get => Answer::Found(self.there(object)),
-            Call::Create { value } => self.write(object, Expectation::Absent, value).await,
-            Call::Put { value } => self.write(object, Expectation::Any, value).await,
-            Call::Replace { expected, value } => self.write(object, at(expected), value).await,
-            Call::Delete { expected } => self.commit(Change::delete(key(object), at(expected))).await,
-        }
-    }
-
-    fn there(&self, object: u64) -> Option<Version> {
-        let key = key(object);
-        let found = self.store.snapshot().get(key.resource(), key.namespace(), key.name())?;
-        let value = value_of(found.json()).parse().expect("a number");
-        Some(Version { revision: found.revision().get(), value })
-    }
-
-    async fn write(&self, object: u64, expectation: Expectation, value: u64) -> Answer {
-        self.commit(put(&key(object), expectation, &value.to_string())).await
-    }
-
-    async fn commit(&self, change: Change) -> Answer {
-        match self.store.commit(Transaction::of(change)).await {
-            Ok(committed) => Answer::Done { revision: committed.revision.get() },
-            Err(CommitError::Conflict { actual, .. }) => Answer::Conflict { actual: actual.revision().get() },
-            Err(CommitError::Exists { actual, .. }) => Answer::Exists { actual: actual.revision().get() },
-            Err(CommitError::Missing { .. }) => Answer::Missing,
-            Err(error) => panic!("{error}"),
+            Call::Get => {
+                // Where others write too, a read waits for what they wrote; one that can't is tried again.
+                while let Some(fresh) = store.fresh()
+                    && fresh.await.is_err()
+                {}
+                Answer::Found(there(store, object))
+            }
+            Call::Create { value } => write(store, object, Expectation::Absent, value).await,
+            Call::Put { value } => write(store, object, Expectation::Any, value).await,
+            Call::Replace { expected, value } => write(store, object, at(expected), value).await,
+            Call::Delete { expected } => commit(store, || Change::delete(key(object), at(expected))).await,
         }
     }
 
     /// Whether this is a call that can go wrong in this way, such that it must show.
     fn may_plant(&self, wrong: Wrong, object: u64, call: Call) -> bool {
-        let there = self.there(object);
+        let there = there(&self.stores[0], object);
         let mut notes = self.notes();
         let versions = notes.versions.get(&object).cloned().unwrap_or_default();
         let alone = notes.in_flight[&object] == 1;
@@ -245,7 +235,8 @@ impl Witness {
 
     async fn wrongly(&self, wrong: Wrong, object: u64, call: Call) -> Answer {
         let versions = self.notes().versions.get(&object).cloned().unwrap_or_default();
-        let there = self.there(object);
+        let store = &self.stores[0];
+        let there = there(store, object);
         let (old_revision, old_value) = versions.iter().rev().nth(1).copied().unwrap_or_default();
         let old = Version { revision: old_revision, value: old_value.unwrap_or_default() };
         match (wrong, call, there) {
@@ -257,27 +248,27 @@ impl Witness {
             (Wrong::FalseExists, ..) => Answer::Exists { actual: old.revision },
             (Wrong::FalseMissing, ..) => Answer::Missing,
             // The revision is a real one, of a write elsewhere.
-            (Wrong::LostUpdate | Wrong::LostDelete, ..) => self.write(u64::MAX, Expectation::Any, 0).await,
+            (Wrong::LostUpdate | Wrong::LostDelete, ..) => write(store, u64::MAX, Expectation::Any, 0).await,
             (Wrong::DoubleApply, Call::Replace { value, .. }, _) => {
-                let answer = self.rightly(object, call).await;
-                self.write(object, Expectation::Any, value).await;
+                let answer = self.rightly(store, object, call).await;
+                write(store, object, Expectation::Any, value).await;
                 answer
             }
             (Wrong::RefusedButDone, Call::Replace { expected, .. }, _) => {
-                self.rightly(object, call).await;
+                self.rightly(store, object, call).await;
                 Answer::Conflict { actual: expected + 1 }
             }
             (Wrong::BlindReplace, Call::Replace { value, .. }, Some(now))
             | (Wrong::CreateOver, Call::Create { value }, Some(now)) => {
-                self.write(object, at(now.revision), value).await
+                write(store, object, at(now.revision), value).await
             }
             (Wrong::Resurrected, _, Some(now)) => {
-                let answer = self.rightly(object, call).await;
-                self.write(object, Expectation::Any, now.value).await;
+                let answer = self.rightly(store, object, call).await;
+                write(store, object, Expectation::Any, now.value).await;
                 answer
             }
             (Wrong::RepeatedRevision | Wrong::OldRevision, ..) => {
-                let answer = self.rightly(object, call).await;
+                let answer = self.rightly(store, object, call).await;
                 let notes = self.notes();
                 let other = notes.versions.iter().find(|(other, _)| **other != object).expect("checked before").1[0].0;
                 match (answer, wrong) {
@@ -295,6 +286,32 @@ impl Notes {
     fn tick(&mut self) -> u64 {
         self.clock += 1;
         self.clock
+    }
+}
+
+/// What a server shows of an object.
+fn there(store: &Store, object: u64) -> Option<Version> {
+    let key = key(object);
+    let found = store.snapshot().get(key.resource(), key.namespace(), key.name())?;
+    let value = value_of(found.json()).parse().expect("a number");
+    Some(Version { revision: found.revision().get(), value })
+}
+
+async fn write(store: &Store, object: u64, expectation: Expectation, value: u64) -> Answer {
+    commit(store, || put(&key(object), expectation, &value.to_string())).await
+}
+
+/// Commits a change. What was not done because the log can't be reached is tried again; that nobody knows is no answer.
+async fn commit(store: &Store, change: impl Fn() -> Change) -> Answer {
+    loop {
+        return match store.commit(Transaction::of(change())).await {
+            Ok(committed) => Answer::Done { revision: committed.revision.get() },
+            Err(CommitError::Conflict { actual, .. }) => Answer::Conflict { actual: actual.revision().get() },
+            Err(CommitError::Exists { actual, .. }) => Answer::Exists { actual: actual.revision().get() },
+            Err(CommitError::Missing { .. }) => Answer::Missing,
+            Err(CommitError::Unavailable(_)) => continue,
+            Err(error) => panic!("{error}"),
+        };
     }
 }
 

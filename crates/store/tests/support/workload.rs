@@ -46,11 +46,12 @@ pub struct Acknowledged {
 pub struct Answers {
     pub acknowledged: Vec<Acknowledged>,
     pub full: usize,
+    pub unavailable: usize,
     pub stopped: Vec<String>,
 }
 
 impl Answers {
-    fn note(
+    pub fn note(
         &mut self,
         answer: Result<Committed, CommitError>,
         durability: Durability,
@@ -63,6 +64,7 @@ impl Answers {
                 self.acknowledged.push(Acknowledged { revision, durability, changes: changes.collect(), at });
             }
             Err(CommitError::Full(_)) => self.full += 1,
+            Err(CommitError::Unavailable(_)) => self.unavailable += 1,
             Err(CommitError::Stopped(why)) => self.stopped.push(why),
             Err(CommitError::Conflict { .. } | CommitError::Exists { .. } | CommitError::Missing { .. }) => {}
             Err(error) => panic!("{error}"),
@@ -123,7 +125,7 @@ async fn write(store: Store, disk: MemoryDisk, load: Load, writer: u64, answers:
 }
 
 /// One to four changes of distinct keys, and for each key whether it is put.
-fn transaction(store: &Store, rng: &mut StdRng, id: &str, value_bytes: usize) -> (Transaction, Vec<(Key, bool)>) {
+pub fn transaction(store: &Store, rng: &mut StdRng, id: &str, value_bytes: usize) -> (Transaction, Vec<(Key, bool)>) {
     let mut transaction = Transaction::default();
     let mut keys: Vec<(Key, bool)> = Vec::new();
     let count = if rng.random_range(0..4) == 0 { rng.random_range(2..=4) } else { 1 };
