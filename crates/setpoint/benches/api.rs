@@ -4,7 +4,8 @@
 //! is an HTTP/2 connection of its own with one request in flight. Beside each rate stands the server's CPU time per operation,
 //! read from `/proc`: the figure that counts, because the rate also depends on the load generator.
 //!
-//! Words after `--` choose parts: `cargo bench -p setpoint --bench api -- verbs lists`.
+//! Words after `--` choose parts: `cargo bench -p setpoint --bench api -- verbs lists`. One that begins with `etcd://` names an etcd, with
+//! nothing in it, to measure on instead of the embedded store.
 
 mod process;
 

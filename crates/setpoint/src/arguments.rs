@@ -8,7 +8,9 @@ use setpoint_controllers::{Choice, ChoiceError};
 
 use crate::audit::AuditArguments;
 use crate::failure::Failure;
+use crate::migrate::MigrateArguments;
 use crate::sealing::SealArguments;
+use crate::storage::StoreArguments;
 
 /// A Kubernetes-compatible control plane in one binary.
 #[derive(Parser)]
@@ -24,6 +26,10 @@ Examples:
   setpoint server --data-dir ./data        the API server alone
   setpoint controllers --kubeconfig FILE   the controllers alone, against any Kubernetes API server
   setpoint fleet why car-7                 what holds a vehicle
+  setpoint server --store etcd://10.0.0.1:2379,10.0.0.2:2379
+                                           the same on etcd, as one of several
+  setpoint migrate --from ./data --to etcd://10.0.0.1:2379
+                                           move a stopped server's data to etcd
   setpoint backup cluster.backup           keep a copy of a stopped server's data
   setpoint verify --data-dir ./data        check every record of a stopped server's data"
 )]
@@ -48,10 +54,12 @@ pub enum Command {
     Fleet(FleetArguments),
     /// Run the hub alone, which vehicles connect to
     Hub(HubArguments),
-    /// Encrypt what is encrypted in the data directory of a stopped server with a new key
+    /// Encrypt what is encrypted in the data directory of a stopped server, or in etcd, with a new key
     RotateKeys {
         #[command(flatten)]
         data: DataArguments,
+        #[command(flatten)]
+        store: StoreArguments,
         #[command(flatten)]
         seal: SealArguments,
         /// Forget the keys before it: backups that they sealed can't be restored any more
@@ -63,19 +71,25 @@ pub enum Command {
         #[command(flatten)]
         data: DataArguments,
     },
-    /// Write everything in the data directory of a stopped server to one file
+    /// Move everything from one store to another: from a data directory to etcd, or back
+    Migrate(MigrateArguments),
+    /// Write everything in the data directory of a stopped server, or in etcd, to one file
     Backup {
         #[command(flatten)]
         data: DataArguments,
+        #[command(flatten)]
+        store: StoreArguments,
         #[command(flatten)]
         seal: SealArguments,
         /// The file to write; it must not exist
         file: PathBuf,
     },
-    /// Make a new data directory from a backup
+    /// Make a new data directory from a backup, or fill an empty etcd from it
     Restore {
         #[command(flatten)]
         data: DataArguments,
+        #[command(flatten)]
+        store: StoreArguments,
         #[command(flatten)]
         seal: SealArguments,
         /// The backup
@@ -117,9 +131,8 @@ pub struct ServerArguments {
     /// Where to write the administrator's kubeconfig [default: DIR/admin.kubeconfig]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// Where objects are kept: `embedded`, in the data directory
-    #[arg(long, default_value = "embedded", value_parser = store)]
-    pub store: StoreChoice,
+    #[command(flatten)]
+    pub store: StoreArguments,
     #[command(flatten)]
     pub seal: SealArguments,
     #[command(flatten)]
@@ -334,15 +347,6 @@ pub struct HubArguments {
     pub probes: SocketAddr,
 }
 
-/// Which store keeps the objects.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StoreChoice {
-    /// Our own log in the data directory.
-    Embedded,
-    /// An etcd cluster, as it was named.
-    Etcd(String),
-}
-
 /// How much is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogLevel {
@@ -351,14 +355,6 @@ pub enum LogLevel {
     Info,
     Debug,
     Trace,
-}
-
-fn store(text: &str) -> Result<StoreChoice, String> {
-    match text {
-        "embedded" => Ok(StoreChoice::Embedded),
-        _ if text.starts_with("etcd://") => Ok(StoreChoice::Etcd(text.to_owned())),
-        _ => Err("expected `embedded`".into()),
-    }
 }
 
 /// The built-in ones and those of the fleet.
@@ -400,13 +396,6 @@ mod tests {
         check("127.0.0.1", Err(()));
         check(":70000", Err(()));
         check("example.org:6443", Err(()));
-    }
-
-    #[test]
-    fn a_store_is_embedded_or_etcd() {
-        assert_eq!(store("embedded"), Ok(StoreChoice::Embedded));
-        assert_eq!(store("etcd://a:2379"), Ok(StoreChoice::Etcd("etcd://a:2379".into())));
-        assert!(store("sqlite").is_err());
     }
 
     #[test]

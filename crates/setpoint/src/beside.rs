@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use kube::Client;
@@ -11,7 +11,9 @@ use setpoint_apiserver::pki::Certifier;
 use setpoint_apiserver::user::User;
 use setpoint_controllers::{Signer, ToSign, Wiring};
 use setpoint_runtime::config::Config;
-use setpoint_runtime::manager::ManagerOptions;
+use setpoint_runtime::election::ElectionConfig;
+use setpoint_runtime::manager::{Manager, ManagerError, ManagerOptions};
+use setpoint_runtime::metrics::Metrics;
 use setpoint_runtime::probes::Site;
 use tokio::sync::watch;
 use tower::ServiceExt;
@@ -20,6 +22,13 @@ use crate::arguments::{HubOptions, UpArguments};
 use crate::failure::Failure;
 use crate::hub;
 use crate::parts::{self, Part};
+use crate::service::seed;
+
+/// The Lease of those who share a store.
+const ELECTION: &str = "setpoint";
+
+/// Pause before a process that has lost stands for election again.
+const ELECTION_PAUSE: Duration = Duration::from_secs(1);
 
 /// Who sends the requests, as managed fields tell it.
 const USER_AGENT: &str = concat!("setpoint/", env!("CARGO_PKG_VERSION"));
@@ -33,6 +42,8 @@ pub struct Beside {
     config: Config,
     hub_place: Option<HubPlace>,
     hub: Option<hub::Beside>,
+    /// Other processes do the same: only one at a time may.
+    elected: bool,
 }
 
 /// Where a hub is to be, and how it works.
@@ -58,11 +69,15 @@ impl Beside {
         let place = || {
             let usual = SocketAddr::new(listen.ip(), if listen.port() == 0 { 0 } else { HUB_PORT });
             let folder = arguments.server.data.folder()?;
-            Ok(HubPlace { asked: arguments.hub_listen, usual, folder, options: arguments.hub.clone() })
+            let mut options = arguments.hub.clone();
+            if let (None, Some(shared)) = (&options.director_key, &arguments.server.store.etcd.shared_pki) {
+                options.director_key = Some(hub::director_key(&shared.join("director.key"))?);
+            }
+            Ok(HubPlace { asked: arguments.hub_listen, usual, folder, options })
         };
         // Without the fleet's kinds there is nothing for it to do.
         let has_hub = !arguments.no_hub && parts::has_fleet(&parts);
-        Ok(Beside { parts, config, hub_place: has_hub.then(place).transpose()?, hub: None })
+        Ok(Beside { parts, config, hub_place: has_hub.then(place).transpose()?, hub: None, elected: false })
     }
 
     /// Makes what they need known to the server, so that it is there when the server says that it is ready.
@@ -74,45 +89,119 @@ impl Beside {
         parts::prepare(&client(server, owner, "fleet"), &self.parts).await
     }
 
+    /// The same parts, but of all processes that have them only one lets them work at a time. The hub works in all.
+    pub fn elected(self) -> Beside {
+        Beside { elected: true, ..self }
+    }
+
     /// Runs them on a server in this process, which is known by a certificate, each as its own user, until it is time to leave.
     pub async fn run(
-        self,
+        mut self,
         server: ApiServer,
         certifier: Certifier,
         root_ca: String,
-        mut leaving: watch::Receiver<bool>,
+        leaving: watch::Receiver<bool>,
     ) -> Result<(), Failure> {
-        let client_of = |name: &str| client(&server, user_of(name), name);
-        let options = ManagerOptions { drain_limit: DRAIN_LIMIT, ..ManagerOptions::default() };
-        let manager = parts::manager(client(&server, manager_user(), "caches"), options)?;
-        let figures = manager.metrics().clone();
-        server.show_figures(move || figures.text());
-        if self.parts.iter().any(|part| matches!(part, Part::Nodes(_))) {
-            server.serve_node_metrics();
+        let site = Stage::new(server, certifier, root_ca);
+        let hub = self.hub.take();
+        if !self.elected {
+            let manager = site.manager(None)?;
+            site.add(&manager, &self)?;
+            if let Some(hub) = hub {
+                site.add_hub(&manager, hub)?;
+            }
+            return manager.run(left(leaving)).await.map_err(parts::failed);
         }
-        let site = Site::new(&manager, parts::profiles());
-        server.show_debug(move |method, uri| {
-            let site = site.clone();
-            async move { site.answer(&method, &uri).await.map(setpoint_apiserver::body::full) }
-        });
-        let wiring = Wiring {
-            manager: &manager,
-            client_of: &client_of,
-            config: &self.config,
-            instance: "setpoint",
-            root_ca: Some(&root_ca),
-            signer: Some(signer(certifier.clone())),
+        let of_all = async {
+            let manager = site.manager(None)?;
+            if let Some(hub) = hub {
+                site.add_hub(&manager, hub)?;
+            }
+            manager.run(left(leaving.clone())).await.map_err(parts::failed)
         };
-        parts::add(&wiring, &self.parts)?;
-        if let Some(hub) = self.hub {
-            hub.add_to(&manager, &client_of(hub::ACCOUNT), &certifier, &root_ca)?;
-        }
-        let left = async move {
-            // An error means that nobody will say so any more.
-            let _ = leaving.wait_for(|leaving| *leaving).await;
-        };
-        manager.run(left).await.map_err(parts::failed)
+        tokio::try_join!(of_all, self.take_turns(&site, leaving.clone())).map(|_| ())
     }
+
+    /// Stands for election, works while it leads, and stands again after it has lost: etcd may have been away.
+    async fn take_turns(&self, site: &Stage, leaving: watch::Receiver<bool>) -> Result<(), Failure> {
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        loop {
+            let election = ElectionConfig::new("kube-system", ELECTION, format!("{host}_{:016x}", seed()));
+            let manager = site.manager(Some(election))?;
+            site.add(&manager, self)?;
+            match manager.run(left(leaving.clone())).await {
+                Err(ManagerError::LeadershipLost) if !*leaving.borrow() => {
+                    tracing::warn!("leadership lost; standing for election again");
+                    tokio::time::sleep(ELECTION_PAUSE).await;
+                }
+                ended => return ended.map_err(parts::failed),
+            }
+        }
+    }
+}
+
+/// Where parts run: on a server in the same process.
+struct Stage {
+    server: ApiServer,
+    certifier: Certifier,
+    root_ca: String,
+    /// The figures and traces of the manager of the moment.
+    shown: Arc<Mutex<Option<(Metrics, Site)>>>,
+}
+
+impl Stage {
+    fn new(server: ApiServer, certifier: Certifier, root_ca: String) -> Stage {
+        let shown: Arc<Mutex<Option<(Metrics, Site)>>> = Arc::default();
+        let now = |shown: &Mutex<Option<(Metrics, Site)>>| shown.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let of_figures = Arc::clone(&shown);
+        server.show_figures(move || now(&of_figures).map(|(figures, _)| figures.text()).unwrap_or_default());
+        let of_traces = Arc::clone(&shown);
+        server.show_debug(move |method, uri| {
+            let site = now(&of_traces).map(|(_, site)| site);
+            async move {
+                match site {
+                    Some(site) => site.answer(&method, &uri).await.map(setpoint_apiserver::body::full),
+                    None => http::Response::new(setpoint_apiserver::body::full("")),
+                }
+            }
+        });
+        Stage { server, certifier, root_ca, shown }
+    }
+
+    fn manager(&self, election: Option<ElectionConfig>) -> Result<Manager, Failure> {
+        let options = ManagerOptions { election, drain_limit: DRAIN_LIMIT, ..ManagerOptions::default() };
+        parts::manager(client(&self.server, manager_user(), "caches"), options)
+    }
+
+    /// Gives the parts to a manager, whose figures are shown from now on.
+    fn add(&self, manager: &Manager, beside: &Beside) -> Result<(), Failure> {
+        let client_of = |name: &str| client(&self.server, user_of(name), name);
+        let site = Site::new(manager, parts::profiles());
+        *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = Some((manager.metrics().clone(), site));
+        if beside.parts.iter().any(|part| matches!(part, Part::Nodes(_))) {
+            self.server.serve_node_metrics();
+        }
+        let wiring = Wiring {
+            manager,
+            client_of: &client_of,
+            config: &beside.config,
+            instance: "setpoint",
+            root_ca: Some(&self.root_ca),
+            signer: Some(signer(self.certifier.clone())),
+        };
+        parts::add(&wiring, &beside.parts)
+    }
+
+    fn add_hub(&self, manager: &Manager, hub: hub::Beside) -> Result<(), Failure> {
+        let client = client(&self.server, user_of(hub::ACCOUNT), hub::ACCOUNT);
+        hub.add_to(manager, &client, &self.certifier, &self.root_ca)
+    }
+}
+
+/// Waits until it is time to leave.
+async fn left(mut leaving: watch::Receiver<bool>) {
+    // An error means that nobody will say so any more.
+    let _ = leaving.wait_for(|leaving| *leaving).await;
 }
 
 /// Lets controllers sign with the authority's key.

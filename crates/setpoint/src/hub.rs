@@ -176,7 +176,7 @@ fn reached_by(options: &HubOptions, address: IpAddr) -> Vec<String> {
 }
 
 /// A key in hexadecimal, which is made if it isn't there.
-fn director_key(file: &Path) -> Result<PathBuf, Failure> {
+pub fn director_key(file: &Path) -> Result<PathBuf, Failure> {
     if !file.exists() {
         let unable =
             |error: &dyn std::fmt::Display| Failure::new(format!("can't write {}", file.display()), error.to_string());

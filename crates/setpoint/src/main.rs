@@ -10,6 +10,7 @@ mod fleet;
 mod hub;
 mod logging;
 mod maintenance;
+mod migrate;
 mod nearby;
 mod parts;
 mod sealing;
@@ -17,6 +18,7 @@ mod server;
 mod service;
 mod signals;
 mod simulate;
+mod storage;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -77,10 +79,11 @@ async fn perform(command: Command) -> Result<(), Failure> {
         Command::Node(arguments) => alone::node(arguments).await,
         Command::Fleet(arguments) => fleet::run(arguments).await,
         Command::Hub(arguments) => hub::run(arguments).await,
-        Command::RotateKeys { data, seal, drop_old } => sealing::rotate(&data, &seal, drop_old).await,
+        Command::RotateKeys { data, store, seal, drop_old } => sealing::rotate(&data, &store, &seal, drop_old).await,
         Command::Verify { data } => maintenance::verify(&data).await,
-        Command::Backup { data, seal, file } => maintenance::backup(&data, &seal, &file).await,
-        Command::Restore { data, seal, file } => maintenance::restore(&data, &seal, &file).await,
+        Command::Migrate(arguments) => migrate::run(&arguments).await,
+        Command::Backup { data, store, seal, file } => maintenance::backup(&data, &store, &seal, &file).await,
+        Command::Restore { data, store, seal, file } => maintenance::restore(&data, &store, &seal, &file).await,
         Command::Version => Ok(()),
     }
 }

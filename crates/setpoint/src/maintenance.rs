@@ -6,14 +6,15 @@ use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use setpoint_api::GroupResource;
+use setpoint_api::{GroupResource, Revision};
 use setpoint_apiserver::pki::SecretKeys;
-use setpoint_store::{OpenError, RealDisk, Report, Seal};
+use setpoint_store::{EtcdOptions, OpenError, RESTORE_JUMP, RealDisk, Report, Seal};
 
 use crate::arguments::DataArguments;
 use crate::failure::{Failure, say};
 use crate::sealing::SealArguments;
-use crate::{sealing, server, service};
+use crate::storage::{StoreArguments, StoreChoice};
+use crate::{sealing, server, service, storage};
 
 /// Reads every record.
 pub async fn verify(data: &DataArguments) -> Result<(), Failure> {
@@ -39,25 +40,48 @@ pub async fn verify(data: &DataArguments) -> Result<(), Failure> {
 }
 
 /// Writes everything to one new file.
-pub async fn backup(data: &DataArguments, seal: &SealArguments, file: &Path) -> Result<(), Failure> {
+pub async fn backup(
+    data: &DataArguments,
+    store: &StoreArguments,
+    seal: &SealArguments,
+    file: &Path,
+) -> Result<(), Failure> {
     let folder = data.folder()?;
-    let what = format!("can't back up the data in {}", folder.display());
-    existing_store(&folder, &what)?;
+    let what = match &store.store {
+        StoreChoice::Embedded => format!("can't back up the data in {}", folder.display()),
+        StoreChoice::Etcd(_) => "can't back up what is in etcd".to_owned(),
+    };
+    if store.store == StoreChoice::Embedded {
+        existing_store(&folder, &what)?;
+    }
     if file.exists() {
         return Err(Failure::new(what, format!("{} is there already", file.display())).hint("choose another file"));
     }
-    let keys = keys(&folder, seal.resources(), &what)?;
-    let opened = server::open_with(&folder, keys.clone().map(|keys| keys as _)).await;
-    let store = opened.map_err(|error| refused(&what, error))?;
-    let written = write_backup(&store.snapshot(), file, keys.as_deref().map(|keys| keys as _)).await;
+    let (store, keys) = match &store.store {
+        StoreChoice::Embedded => {
+            let keys = keys(&folder, seal.resources(), &what)?.map(|keys| keys as Arc<dyn Seal>);
+            let opened = server::open_with(&folder, keys.clone()).await;
+            (opened.map_err(|error| refused(&what, error))?, keys)
+        }
+        StoreChoice::Etcd(_) => {
+            let opened = storage::open(store, &folder, seal).await?;
+            (opened.store, storage::keys(&opened.pki, seal)?)
+        }
+    };
+    let written = write_backup(&store.snapshot(), file, keys.as_deref()).await;
     store.close().await;
     let bytes = written.map_err(|error| Failure::new(what, format!("{}: {error}", file.display())))?;
     say(&format!("wrote {} ({bytes} bytes, revision {})", file.display(), store.snapshot().revision().get()));
     Ok(())
 }
 
-/// Makes a new data directory from a backup.
-pub async fn restore(data: &DataArguments, seal: &SealArguments, file: &Path) -> Result<(), Failure> {
+/// Makes a new data directory from a backup, or fills etcd from it.
+pub async fn restore(
+    data: &DataArguments,
+    store: &StoreArguments,
+    seal: &SealArguments,
+    file: &Path,
+) -> Result<(), Failure> {
     let folder = data.folder()?;
     let what = format!("can't restore {} into {}", file.display(), folder.display());
     let failed = |error: io::Error| Failure::new(&what, error);
@@ -65,6 +89,11 @@ pub async fn restore(data: &DataArguments, seal: &SealArguments, file: &Path) ->
     let bench = Bench::new(&folder).map_err(failed)?;
     symlink(backup, bench.0.join(BACKUP)).map_err(failed)?;
     let from = RealDisk::new(&bench.0).map_err(failed)?;
+    if let StoreChoice::Etcd(endpoints) = &store.store {
+        let options = store.etcd.options(endpoints)?;
+        let pki = store.etcd.shared_pki.clone().unwrap_or_else(|| folder.join("pki"));
+        return restore_etcd(&from, EtcdOptions { seal: storage::keys(&pki, seal)?, ..options }, &what).await;
+    }
     let to = RealDisk::new(folder.join("store")).map_err(failed)?;
     let (keys, identity) = (keys(&folder, seal.resources(), &what)?, server::identity().map_err(failed)?);
     let seal = keys.as_deref().map(|keys| keys as _);
@@ -79,13 +108,31 @@ pub async fn restore(data: &DataArguments, seal: &SealArguments, file: &Path) ->
     Ok(())
 }
 
+/// Fills etcd from a backup. Its revisions are beyond all that anyone can have seen since.
+async fn restore_etcd(from: &RealDisk, options: EtcdOptions, what: &str) -> Result<(), Failure> {
+    let read = setpoint_store::read_backup(from, BACKUP, &*service::fields(), options.seal.as_deref()).await;
+    let snapshot = read.map_err(|error| refused(what, error))?;
+    let beyond = Revision::new(snapshot.revision().get() + RESTORE_JUMP);
+    let place = storage::place(&options);
+    let filled = setpoint_store::fill(&options, &snapshot, beyond).await;
+    let objects = filled.map_err(|error| storage::unusable(&place, error))?;
+    say(&format!("ok: {objects} objects in {place}"));
+    Ok(())
+}
+
 const BACKUP: &str = "backup";
 
 /// A private folder for files on their way, gone at the end: the store works on folders of its own, never on a user's.
-struct Bench(PathBuf);
+pub struct Bench(PathBuf);
 
 impl Bench {
-    fn new(beside: &Path) -> io::Result<Bench> {
+    /// Where it is.
+    pub fn folder(&self) -> &Path {
+        &self.0
+    }
+
+    /// A new one in a folder.
+    pub fn new(beside: &Path) -> io::Result<Bench> {
         let path = beside.join(format!(".setpoint-{}", std::process::id()));
         DirBuilder::new().recursive(true).mode(0o700).create(beside)?;
         DirBuilder::new().mode(0o700).create(&path)?;
@@ -128,7 +175,8 @@ pub fn existing_store(folder: &Path, what: &str) -> Result<PathBuf, Failure> {
     }
 }
 
-fn refused(what: &str, error: OpenError) -> Failure {
+/// Why a data directory can't be used, for a person.
+pub fn refused(what: &str, error: OpenError) -> Failure {
     let hint = match &error {
         OpenError::Locked => Some("stop the server first: this is not available for a running one yet"),
         OpenError::Sealed(_) => Some("put back the copy of `pki/secrets.keys` in the data directory"),

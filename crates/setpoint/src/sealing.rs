@@ -7,11 +7,12 @@ use std::sync::Arc;
 use clap::Args;
 use setpoint_api::GroupResource;
 use setpoint_apiserver::pki::{KeyFileError, SecretKeys};
-use setpoint_store::{OpenError, Store};
+use setpoint_store::{EtcdOptions, OpenError, Store};
 
 use crate::arguments::DataArguments;
 use crate::failure::{Failure, say};
-use crate::server;
+use crate::storage::{EtcdArguments, StoreArguments, StoreChoice};
+use crate::{server, storage};
 
 #[derive(Args)]
 pub struct SealArguments {
@@ -56,8 +57,16 @@ pub async fn open_store(folder: &Path, resources: &SealArguments) -> Result<Stor
 }
 
 /// Puts a new key first, and writes everything anew with it.
-pub async fn rotate(data: &DataArguments, resources: &SealArguments, drop_old: bool) -> Result<(), Failure> {
+pub async fn rotate(
+    data: &DataArguments,
+    store: &StoreArguments,
+    resources: &SealArguments,
+    drop_old: bool,
+) -> Result<(), Failure> {
     let folder = data.folder()?;
+    if let StoreChoice::Etcd(endpoints) = &store.store {
+        return rotate_in_etcd(&store.etcd.options(endpoints)?, &store.etcd, &folder, resources, drop_old).await;
+    }
     let what = format!("can't rotate the keys of the data in {}", folder.display());
     crate::maintenance::existing_store(&folder, &what)?;
     let file = file(&folder);
@@ -71,6 +80,34 @@ pub async fn rotate(data: &DataArguments, resources: &SealArguments, drop_old: b
     rewritten.map_err(|error| Failure::new(&what, error))?;
     if drop_old {
         SecretKeys::drop_old(&file).map_err(|error| Failure::new(&what, error))?;
+    }
+    say(&format!("everything is sealed with a new key in {}", file.display()));
+    Ok(())
+}
+
+/// The same for a store in etcd, whose servers are all stopped: one that runs can't read what is sealed with a key that it doesn't have.
+async fn rotate_in_etcd(
+    options: &EtcdOptions,
+    arguments: &EtcdArguments,
+    folder: &Path,
+    resources: &SealArguments,
+    drop_old: bool,
+) -> Result<(), Failure> {
+    let what = format!("can't rotate the keys of {}", storage::place(options));
+    let pki = storage::pki(arguments, options, folder).await?;
+    let file = pki.join(storage::SECRET_KEYS);
+    let failed = |error: KeyFileError| Failure::new(&what, error);
+    // Whoever can't read what is there must not add a key to it.
+    storage::open_etcd(options.clone(), &pki, resources).await?.close().await;
+    SecretKeys::add(&file).map_err(failed)?;
+    storage::share_keys(arguments, options, &file).await?;
+    let store = storage::open_etcd(options.clone(), &pki, resources).await?;
+    let rewritten = store.rewrite().await;
+    store.close().await;
+    rewritten.map_err(|error| Failure::new(&what, error))?;
+    if drop_old {
+        SecretKeys::drop_old(&file).map_err(failed)?;
+        storage::share_keys(arguments, options, &file).await?;
     }
     say(&format!("everything is sealed with a new key in {}", file.display()));
     Ok(())

@@ -19,12 +19,13 @@ use tokio::sync::watch;
 use tokio::task::JoinError;
 use tower::ServiceExt;
 
-use crate::arguments::{ServerArguments, StoreChoice};
+use crate::arguments::ServerArguments;
 use crate::audit::Auditing;
 use crate::beside::Beside;
 use crate::failure::{Failure, say};
 use crate::signals::Signals;
-use crate::{logging, sealing, service};
+use crate::storage::Opened;
+use crate::{logging, service, storage};
 
 /// How long the server may take until it answers that it is ready.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -42,18 +43,13 @@ const FILES_RESERVED: u64 = 128;
 pub async fn run(arguments: &ServerArguments, beside: Option<Beside>) -> Result<(), Failure> {
     logging::start(arguments.log_level)?;
     let mut signals = Signals::listen()?;
-    if let StoreChoice::Etcd(address) = &arguments.store {
-        return Err(Failure::usage(format!("can't use the store {address}"), "etcd is not available yet")
-            .hint("leave out `--store` to keep objects in the data directory"));
-    }
     let folder = std::path::absolute(arguments.data.folder()?).map_err(|e| Failure::new("can't use --data-dir", e))?;
     let policy = arguments.audit.policy()?;
-    let what = format!("can't open the data in {}", folder.display());
-    let store = sealing::open_store(&folder, &arguments.seal).await.map_err(|error| error.failure(&what))?;
+    let opened = storage::open(&arguments.store, &folder, &arguments.seal).await?;
     let auditing = arguments.audit.start(policy, &folder)?;
-    let outcome = run_on(&store, &folder, arguments, &auditing, beside, &mut signals).await;
+    let outcome = run_on(&opened, &folder, arguments, &auditing, beside, &mut signals).await;
     tokio::select! {
-        ((), ()) = async { tokio::join!(auditing.end(), store.close()) } => outcome,
+        ((), ()) = async { tokio::join!(auditing.end(), opened.store.close()) } => outcome,
         signal = signals.next() => Err(stopped_twice(signal)),
     }
 }
@@ -81,7 +77,7 @@ pub fn identity() -> io::Result<[u8; 16]> {
 }
 
 async fn run_on(
-    store: &Store,
+    opened: &Opened,
     folder: &Path,
     arguments: &ServerArguments,
     auditing: &Auditing,
@@ -90,7 +86,8 @@ async fn run_on(
 ) -> Result<(), Failure> {
     let listener = bind(arguments.listen).await?;
     let address = listener.local_addr().map_err(|error| Failure::new("can't listen", error))?;
-    let pki = prepare_pki(&folder.join("pki"), address.ip())?;
+    let store = &opened.store;
+    let pki = prepare_pki(&opened.pki, address.ip())?;
     let url = url(address);
     let kubeconfig = arguments.kubeconfig.clone().unwrap_or_else(|| folder.join("admin.kubeconfig"));
     let kubeconfig = std::path::absolute(&kubeconfig).unwrap_or(kubeconfig);
@@ -102,7 +99,7 @@ async fn run_on(
     auditing.follow(&service);
     service.sign_with(pki.signer().map_err(|error| Failure::new("can't sign tokens", error))?);
     let unprepared = |status| match &*store.stopped().borrow() {
-        Some(reason) => store_failed(folder, reason),
+        Some(reason) => store_failed(opened, reason),
         None => Failure::new("can't prepare the store", status),
     };
     service.prepare(address).await.map_err(unprepared)?;
@@ -121,7 +118,10 @@ async fn run_on(
     }
     let (leave, leaving) = watch::channel(false);
     let mut beside = match beside {
-        Some(parts) => tokio::spawn(parts.run(service.clone(), pki.certifier(), pki.ca_pem().to_owned(), leaving)),
+        Some(parts) => {
+            let parts = if opened.is_shared { parts.elected() } else { parts };
+            tokio::spawn(parts.run(service.clone(), pki.certifier(), pki.ca_pem().to_owned(), leaving))
+        }
         None => tokio::spawn(until(leaving).map(Ok)),
     };
     let mut failed = store.stopped();
@@ -148,7 +148,7 @@ async fn run_on(
         reason = failed => {
             let reason = reason.ok().and_then(|reason| reason.clone()).unwrap_or_default();
             tracing::error!(reason, "the store has failed; stopping");
-            Err(store_failed(folder, &reason))
+            Err(store_failed(opened, &reason))
         }
     };
     stop.send_replace(true);
@@ -171,9 +171,12 @@ async fn until(mut leaving: watch::Receiver<bool>) {
     let _ = leaving.wait_for(|leaving| *leaving).await;
 }
 
-fn store_failed(folder: &Path, reason: &str) -> Failure {
-    Failure::new(format!("stopped: the store in {} failed", folder.display()), reason)
-        .hint("check the disk, then start again: every acknowledged write is kept")
+fn store_failed(opened: &Opened, reason: &str) -> Failure {
+    let failure = Failure::new(format!("stopped: {} failed", opened.place), reason);
+    match opened.is_shared {
+        true => failure.hint("check etcd, then start again: every acknowledged write is kept"),
+        false => failure.hint("check the disk, then start again: every acknowledged write is kept"),
+    }
 }
 
 fn stopped_twice(signal: &str) -> Failure {
@@ -313,7 +316,9 @@ mod tests {
         let crate::arguments::Command::Server(arguments) = arguments.command else { panic!("not a server") };
         let mut signals = Signals::listen().unwrap();
         let auditing = arguments.audit.start(arguments.audit.policy().unwrap(), folder.path()).unwrap();
-        let running = run_on(&store, folder.path(), &arguments, &auditing, None, &mut signals);
+        let (pki, place) = (folder.path().join("pki"), "the store in memory".to_owned());
+        let opened = Opened { store: store.clone(), pki, place, is_shared: false };
+        let running = run_on(&opened, folder.path(), &arguments, &auditing, None, &mut signals);
         let failing = async {
             // Once the server has begun to write what must always be there, every operation fails.
             store.reached(Revision::new(1)).await;

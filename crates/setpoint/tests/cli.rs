@@ -174,7 +174,7 @@ fn wrong_usage_ends_with_2() {
     check(&["up", "--config", "/nowhere/settings.yaml"], 2, "can't use /nowhere/settings.yaml");
     check(&["controllers", "--kubeconfig", "/nowhere/kubeconfig"], 2, "can't use /nowhere/kubeconfig");
     check(&["server", "--controllers", "*"], 2, "unexpected argument");
-    check(&["up", "--store", "etcd://127.0.0.1:2379"], 2, "etcd is not available yet");
+    check(&["up", "--store", "etcd://nowhere"], 2, "`nowhere` is not HOST:PORT");
     let bad = setpoint(&["up"]).env("SETPOINT_LOG", "loud").output().unwrap();
     assert_eq!(bad.status.code(), Some(2));
     let homeless = setpoint(&["verify"]).env_remove("HOME").output().unwrap();

@@ -29,6 +29,7 @@ impl Process {
             .args(command)
             .args(["--listen", "127.0.0.1:0", "--log-level", "warn", "--data-dir"])
             .arg(directory)
+            .args(store())
             .stdout(Stdio::piped())
             .spawn()
             .expect("the server");
@@ -74,8 +75,17 @@ impl Drop for Process {
     }
 }
 
+/// Another store than the embedded one, if the command line names one: `-- etcd://127.0.0.1:2379`.
+fn store() -> Vec<String> {
+    match std::env::args().skip(1).find(|word| word.starts_with("etcd://")) {
+        Some(etcd) => vec!["--store".to_owned(), etcd],
+        None => Vec::new(),
+    }
+}
+
 /// Whether a part of a benchmark is to run: all do, unless some are named.
 pub fn is_chosen(part: &str) -> bool {
-    let mut named = std::env::args().skip(1).filter(|word| !word.starts_with('-')).peekable();
+    let is_part = |word: &String| !word.starts_with('-') && !word.starts_with("etcd://");
+    let mut named = std::env::args().skip(1).filter(is_part).peekable();
     named.peek().is_none() || named.any(|word| part.starts_with(&word))
 }

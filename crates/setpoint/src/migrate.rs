@@ -1,0 +1,156 @@
+//! Moving everything from one store to another: identities and the order of changes stay, and so do the keys of the cluster.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use setpoint_store::{EtcdFiles, EtcdOptions, RealDisk, Snapshot, Store};
+
+use crate::failure::{Failure, say};
+use crate::maintenance::{self, Bench};
+use crate::sealing::SealArguments;
+use crate::server;
+use crate::storage::{self, EtcdArguments, StoreChoice};
+
+#[derive(Args)]
+pub struct MigrateArguments {
+    /// Where everything is: the data directory of a stopped server, or `etcd://HOST:PORT,...`
+    #[arg(long, value_name = "STORE")]
+    from: String,
+    /// Where it is to be: a new data directory, or etcd with nothing under the prefix
+    #[arg(long, value_name = "STORE")]
+    to: String,
+    #[command(flatten)]
+    etcd: EtcdArguments,
+    #[command(flatten)]
+    seal: SealArguments,
+}
+
+/// One end of a migration.
+enum End {
+    Folder(PathBuf),
+    Etcd(Box<EtcdOptions>),
+}
+
+impl End {
+    fn read(text: &str, etcd: &EtcdArguments) -> Result<End, Failure> {
+        if !text.starts_with("etcd://") {
+            return Ok(End::Folder(PathBuf::from(text)));
+        }
+        match StoreChoice::parse(text) {
+            Ok(StoreChoice::Etcd(endpoints)) => Ok(End::Etcd(Box::new(etcd.options(&endpoints)?))),
+            Ok(StoreChoice::Embedded) => Ok(End::Folder(PathBuf::from(text))),
+            Err(why) => Err(Failure::usage(format!("can't migrate with {text}"), why)),
+        }
+    }
+}
+
+/// `setpoint migrate`.
+pub async fn run(arguments: &MigrateArguments) -> Result<(), Failure> {
+    let what = format!("can't migrate from {} to {}", arguments.from, arguments.to);
+    let (from, to) = (End::read(&arguments.from, &arguments.etcd)?, End::read(&arguments.to, &arguments.etcd)?);
+    if let End::Folder(folder) = &to
+        && folder.join("store").exists()
+    {
+        return Err(Failure::new(&what, "there is data in it already").hint("choose an empty folder"));
+    }
+    // The keys go along: into the new folder, into the new etcd, or through a folder on their way.
+    let bench = Bench::new(&std::env::temp_dir()).map_err(|error| Failure::new(&what, error))?;
+    let pki = match (&arguments.etcd.shared_pki, &from, &to) {
+        (Some(shared), _, _) => shared.clone(),
+        (None, End::Folder(folder), _) => folder.join("pki"),
+        (None, End::Etcd(options), End::Folder(folder)) => storage::pki(&arguments.etcd, options, folder).await?,
+        (None, End::Etcd(options), End::Etcd(_)) => storage::pki(&arguments.etcd, options, bench.folder()).await?,
+    };
+    let source = open(&from, &pki, arguments, &what).await?;
+    let snapshot = source.snapshot();
+    let written = write(&to, &snapshot, &pki, arguments, &what).await;
+    source.close().await;
+    written?;
+    let target = open(&to, &pki, arguments, &what).await?;
+    let copied = digest(&target.snapshot());
+    target.close().await;
+    let expected = digest(&snapshot);
+    if copied != expected {
+        return Err(Failure::new(&what, format!("what was written is not what was read: {copied}, not {expected}")));
+    }
+    let objects: usize = snapshot.counts().values().sum();
+    say(&format!(
+        "moved {objects} objects from {} to {}\nsha256 {expected} on both sides",
+        arguments.from, arguments.to
+    ));
+    Ok(())
+}
+
+async fn open(end: &End, pki: &Path, arguments: &MigrateArguments, what: &str) -> Result<Store, Failure> {
+    match end {
+        End::Folder(folder) => {
+            maintenance::existing_store(folder, what)?;
+            let opened = server::open_with(folder, storage::keys(pki, &arguments.seal)?).await;
+            opened.map_err(|error| maintenance::refused(what, error))
+        }
+        End::Etcd(options) => storage::open_etcd((**options).clone(), pki, &arguments.seal).await,
+    }
+}
+
+async fn write(
+    end: &End,
+    snapshot: &Snapshot,
+    pki: &Path,
+    arguments: &MigrateArguments,
+    what: &str,
+) -> Result<(), Failure> {
+    let seal = storage::keys(pki, &arguments.seal)?;
+    match end {
+        End::Folder(folder) => {
+            let failed = |error: std::io::Error| Failure::new(what, error);
+            let disk = RealDisk::new(folder.join("store")).map_err(failed)?;
+            let identity = server::identity().map_err(failed)?;
+            let created = setpoint_store::create_from(&disk, identity, snapshot, seal.as_deref()).await;
+            created.map_err(|error| Failure::new(what, error))?;
+            copy_pki(pki, &folder.join("pki")).map_err(failed)
+        }
+        End::Etcd(options) => {
+            let place = storage::place(options);
+            let unusable = |error| storage::unusable(&place, error);
+            let options = EtcdOptions { seal, ..(**options).clone() };
+            setpoint_store::fill(&options, snapshot, snapshot.revision()).await.map_err(unusable)?;
+            if arguments.etcd.shared_pki.is_none() {
+                let own = storage::make(pki).map_err(|why| Failure::new(what, why))?;
+                let files = EtcdFiles::new(&options).map_err(unusable)?;
+                for (name, text) in own {
+                    files.write(&name, text).await.map_err(unusable)?;
+                }
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Copies the keys of one folder into another, where they are not the same one.
+fn copy_pki(from: &Path, to: &Path) -> std::io::Result<()> {
+    if from == to || !from.is_dir() {
+        return Ok(());
+    }
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        // Certificates of one machine are made anew on another; the keys that they are made with go along.
+        if entry.file_type()?.is_file() && !to.join(entry.file_name()).exists() {
+            fs::copy(entry.path(), to.join(entry.file_name()))?;
+        }
+    }
+    Ok(())
+}
+
+/// The digest of all objects with their keys, in the order in which they were last changed.
+fn digest(snapshot: &Snapshot) -> String {
+    let mut context = ring::digest::Context::new(&ring::digest::SHA256);
+    for (key, object) in snapshot.in_order() {
+        context.update(key.to_string().as_bytes());
+        context.update(b"\0");
+        context.update(&object.without_revision());
+        context.update(b"\0");
+    }
+    context.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
