@@ -58,6 +58,7 @@ bench: ## all benchmarks, one line of figures each
 	cargo bench -p setpoint --bench api
 	cargo bench -p setpoint --bench access
 	cargo bench -p setpoint --bench cluster
+	cargo bench -p setpoint --bench fleet
 
 fmt:
 	cargo fmt --all

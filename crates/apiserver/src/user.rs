@@ -19,6 +19,9 @@ pub struct User {
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
+/// What tells, among the rest about a user, with which certificate or token they came.
+pub(crate) const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
+
 /// The name of those who say nothing about themselves.
 pub(crate) const ANONYMOUS: &str = "system:anonymous";
 const AUTHENTICATED: &str = "system:authenticated";

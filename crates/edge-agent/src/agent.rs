@@ -90,6 +90,8 @@ pub enum FetchError {
     NotFound(String),
     /// It is longer than what was released.
     TooLong,
+    /// What is offered is shorter than what was released.
+    TooShort,
     /// There is no room for it.
     NoSpace(String),
 }

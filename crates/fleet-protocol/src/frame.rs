@@ -164,6 +164,12 @@ pub struct Welcome {
     /// The hub's wall time in seconds since 1970: a vehicle without a clock of its own starts from it.
     #[prost(int64, tag = "3")]
     pub now: i64,
+    /// From when the vehicle's certificate counts, in seconds since 1970; zero where there is none on the connection.
+    #[prost(int64, tag = "4")]
+    pub certificate_from: i64,
+    /// Until when it counts. A vehicle asks for the next one at two thirds of this time.
+    #[prost(int64, tag = "5")]
+    pub certificate_until: i64,
 }
 
 /// The end of a session, and when to come back.

@@ -7,6 +7,7 @@
 //!
 //! Start at [`Desired`] and [`Report`], then [`TaskId`].
 
+pub mod enrolment;
 mod frame;
 pub mod hex;
 pub mod metadata;

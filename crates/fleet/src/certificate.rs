@@ -9,8 +9,11 @@ use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use rcgen::{CertificateParams, DnType, KeyPair, SanType};
 use serde_json::json;
-use setpoint_fleet_protocol::Party;
+use setpoint_fleet_protocol::{Party, hex};
+use setpoint_runtime::retry;
 use tokio::time::{Instant, sleep};
+
+use crate::approver;
 
 /// How long a certificate of a vehicle lives: it is renewed at two thirds of it.
 const LIFE_SECONDS: i32 = 30 * 24 * 3600;
@@ -75,7 +78,7 @@ impl From<rcgen::Error> for CertificateError {
 pub async fn of_party(client: &Client, party: &Party) -> Result<Issued, CertificateError> {
     let (name, organization) = party.subject();
     let signer = match party {
-        Party::Vehicle(_) => "fleet.setpoint.dev/vehicle",
+        Party::Vehicle(_) => approver::SIGNER,
         Party::Gateway { .. } => "fleet.setpoint.dev/gateway",
     };
     issue(client, Wanted { name: &name, organization, alternatives: Vec::new(), signer, usage: "client auth" }).await
@@ -87,6 +90,35 @@ pub async fn of_hub(client: &Client, name: &str, reached_by: &[String]) -> Resul
     let (name, organization) = (&format!("system:fleet-hub:{name}"), HUBS_GROUP);
     issue(client, Wanted { name, organization, alternatives, signer: "fleet.setpoint.dev/hub", usage: "server auth" })
         .await
+}
+
+/// The public half of a key in PEM, in hexadecimal: what stands for it in the spec of a vehicle.
+pub fn public_key(key: &str) -> Result<String, CertificateError> {
+    Ok(hex::encode(KeyPair::from_pem(key)?.public_key_raw()))
+}
+
+/// The certificate that a vehicle asks for, with what vouches for it; none while nobody has decided. Asking again with the same is not
+/// asking twice.
+pub(crate) async fn of_request(
+    client: &Client,
+    request: &str,
+    proof: &str,
+    patience: Duration,
+) -> Result<Option<String>, CertificateError> {
+    let api: Api<CertificateSigningRequest> = Api::all(client.clone());
+    let identity = ring::digest::digest(&ring::digest::SHA256, format!("{proof}\n{request}").as_bytes());
+    let name = format!("vehicle-{}", hex::encode(&identity.as_ref()[..16]));
+    let annotations = [(approver::PROOF.to_owned(), proof.to_owned())].into();
+    let metadata = ObjectMeta { name: Some(name.clone()), annotations: Some(annotations), ..ObjectMeta::default() };
+    let spec = spec(request, approver::SIGNER, "client auth");
+    match api.create(&PostParams::default(), &CertificateSigningRequest { metadata, spec, status: None }).await {
+        Err(error) if !retry::is_already_exists(&error) => return Err(error.into()),
+        _ => {}
+    }
+    match answer(&api, &name, patience).await {
+        Err(CertificateError::Unanswered) => Ok(None),
+        answer => answer.map(Some),
+    }
 }
 
 /// The key of a hub, and the request for its certificate, both in PEM: for who has the authority at hand.
@@ -117,13 +149,7 @@ async fn issue(client: &Client, wanted: Wanted<'_>) -> Result<Issued, Certificat
     let key = KeyPair::generate()?;
     let request = request(&key, wanted.name, wanted.organization, wanted.alternatives)?;
     let api: Api<CertificateSigningRequest> = Api::all(client.clone());
-    let spec = CertificateSigningRequestSpec {
-        expiration_seconds: Some(LIFE_SECONDS),
-        request: ByteString(request.into_bytes()),
-        signer_name: wanted.signer.to_owned(),
-        usages: Some(vec!["digital signature".to_owned(), wanted.usage.to_owned()]),
-        ..CertificateSigningRequestSpec::default()
-    };
+    let spec = spec(&request, wanted.signer, wanted.usage);
     let metadata = ObjectMeta { generate_name: Some("fleet-".to_owned()), ..ObjectMeta::default() };
     let made = api.create(&PostParams::default(), &CertificateSigningRequest { metadata, spec, status: None }).await?;
     let name = made.metadata.name.unwrap_or_default();
@@ -131,17 +157,32 @@ async fn issue(client: &Client, wanted: Wanted<'_>) -> Result<Issued, Certificat
         "type": "Approved", "status": "True", "reason": "Requested", "message": "approved by who asked for it",
     }]}});
     api.patch_approval(&name, &PatchParams::default(), &Patch::Merge(approval)).await?;
-    let answer = answer(&api, &name).await;
+    let answer = answer(&api, &name, PATIENCE).await;
     // It has served; what is left is cleared away in an hour in any case.
     let _ = api.delete(&name, &DeleteParams::default()).await;
     Ok(Issued { certificate: answer?, key: key.serialize_pem() })
 }
 
-async fn answer(api: &Api<CertificateSigningRequest>, name: &str) -> Result<String, CertificateError> {
-    let end = Instant::now() + PATIENCE;
+fn spec(request: &str, signer: &str, usage: &str) -> CertificateSigningRequestSpec {
+    CertificateSigningRequestSpec {
+        expiration_seconds: Some(LIFE_SECONDS),
+        request: ByteString(request.as_bytes().to_vec()),
+        signer_name: signer.to_owned(),
+        usages: Some(vec!["digital signature".to_owned(), usage.to_owned()]),
+        ..CertificateSigningRequestSpec::default()
+    }
+}
+
+async fn answer(
+    api: &Api<CertificateSigningRequest>,
+    name: &str,
+    patience: Duration,
+) -> Result<String, CertificateError> {
+    let end = Instant::now() + patience;
     while Instant::now() < end {
         let status = api.get(name).await?.status.unwrap_or_default();
-        let failed = status.conditions.iter().flatten().find(|condition| condition.type_ == "Failed");
+        let is_no = |kind: &str| matches!(kind, "Failed" | "Denied");
+        let failed = status.conditions.iter().flatten().find(|condition| is_no(&condition.type_));
         if let Some(failed) = failed {
             return Err(CertificateError::Refused(failed.message.clone().unwrap_or_default()));
         }

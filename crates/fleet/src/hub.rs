@@ -9,6 +9,7 @@
 mod act;
 mod mail;
 mod plan;
+mod rate;
 mod roster;
 pub mod serve;
 mod view;
@@ -31,9 +32,10 @@ use tokio::time::Instant;
 
 pub use view::GATEWAY_LABEL;
 
-use crate::kinds::firmware_name;
+use crate::kinds::{Rollout, firmware_name};
 use mail::PING;
 use plan::AWAY_AFTER;
+use rate::Hubs;
 use roster::{LinkState, Outgoing, Roster};
 use view::{FirmwareView, VehicleView};
 
@@ -55,6 +57,17 @@ pub struct Options {
     pub director: Option<SigningKey>,
 }
 
+/// The certificate that a connection was opened with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Credential {
+    /// Its public key in hexadecimal.
+    pub key: String,
+    /// From when it counts, in seconds since 1970.
+    pub from: i64,
+    /// Until when it counts.
+    pub until: i64,
+}
+
 /// A hub. Clones are the same one.
 #[derive(Clone)]
 pub struct Hub {
@@ -63,11 +76,14 @@ pub struct Hub {
 
 struct Shared {
     options: Options,
+    client: Client,
     clock: Clock,
     chance: Chance,
     started: Instant,
     vehicles: Informer<VehicleView>,
     firmwares: Informer<FirmwareView>,
+    rollouts: Informer<Rollout>,
+    hubs: Hubs,
     roster: Roster,
     writes: WorkQueue<Key>,
 }
@@ -80,24 +96,28 @@ impl Hub {
             informers.with(Target::of::<crate::kinds::Vehicle>(&(), None), InformerOptions::default);
         let firmwares: Informer<FirmwareView> =
             informers.with(Target::of::<crate::kinds::Firmware>(&(), None), InformerOptions::default);
-        let client = manager.metrics().client(client);
+        let rollouts: Informer<Rollout> = informers.with(Target::of::<Rollout>(&(), None), InformerOptions::default);
+        let counted = manager.metrics().client(client);
         // What others write wakes it only if it is about a session.
         let sessions = Predicate::new(|old: Option<&VehicleView>, new: &VehicleView| {
             old.is_none_or(|old| old.status.session != new.status.session || old.metadata.uid != new.metadata.uid)
         });
         let act = act::Act::new(vehicles.clone());
-        let controller = Controller::builder(NAME, client, manager.clock(), &vehicles)
+        let controller = Controller::builder(NAME, counted, manager.clock(), &vehicles)
             .predicate(sessions)
             .options(ControllerOptions { workers: WRITES_AT_ONCE, ..ControllerOptions::default() })
             .build(act.clone());
         let hub = Hub {
             shared: Arc::new(Shared {
                 options,
+                client: client.clone(),
                 clock: manager.clock(),
                 chance: manager.chance(NAME),
                 started: Instant::now(),
                 vehicles,
                 firmwares,
+                rollouts,
+                hubs: Hubs::default(),
                 roster: Roster::default(),
                 writes: controller.handle().queue().clone(),
             }),
@@ -111,7 +131,13 @@ impl Hub {
     /// A connection of a party that has proved who it is. Dropping the link ends its sessions.
     #[must_use]
     pub fn open(&self, party: Party) -> Link {
-        let state = self.shared.roster.open(party, Instant::now());
+        self.open_with(party, None)
+    }
+
+    /// A connection of a party that has proved with a certificate who it is.
+    #[must_use]
+    pub fn open_with(&self, party: Party, credential: Option<Credential>) -> Link {
+        let state = self.shared.roster.open(party, credential, Instant::now());
         Link { hub: self.clone(), state }
     }
 
@@ -124,19 +150,23 @@ impl Hub {
     /// Whether everything is there that sessions need.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.shared.vehicles.is_synced() && self.shared.firmwares.is_synced()
+        let shared = &self.shared;
+        shared.vehicles.is_synced() && shared.firmwares.is_synced() && shared.rollouts.is_synced()
     }
 
     /// Waits until everything is there that sessions need.
     pub async fn until_ready(&self) {
         self.shared.vehicles.until_synced().await;
         self.shared.firmwares.until_synced().await;
+        self.shared.rollouts.until_synced().await;
     }
 
-    /// Whether a party may download an artifact: it is that of a task of its.
+    /// Whether a party may download an artifact: it is that of a task of its, and its certificate, whose key this is, counts.
     #[must_use]
-    pub fn may_download(&self, party: &Party, digest: &str) -> bool {
-        let is_asked = |view: &VehicleView| view.status.task.as_ref().is_some_and(|task| task.digest == digest);
+    pub fn may_download(&self, party: &Party, key: Option<&str>, digest: &str) -> bool {
+        let is_asked = |view: &VehicleView| {
+            view.spec.admits(key) && view.status.task.as_ref().is_some_and(|task| task.digest == digest)
+        };
         let vehicles = self.shared.vehicles.lister();
         match party {
             Party::Vehicle(name) => vehicles.get(&name.to_string()).is_some_and(|view| is_asked(&view)),
@@ -174,6 +204,21 @@ impl Hub {
         });
         let desired = mail::desired(&vehicle, firmware.as_deref(), self.shared.options.director.as_ref(), self.now())?;
         Some(Told::Desired(Box::new(desired)))
+    }
+
+    /// Ends the session of a vehicle whose certificate doesn't count any more.
+    fn turn_out(&self, vehicle: &VehicleView) {
+        let key = &vehicle.metadata.key;
+        let Some(link) = self.shared.roster.link_of(key).filter(|link| !vehicle.spec.admits(link.own_key())) else {
+            return;
+        };
+        let address = if matches!(link.party, Party::Vehicle(_)) { String::new() } else { key.to_string() };
+        link.send(ToVehicle {
+            vehicle: address,
+            ..goodbye("its certificate doesn't count any more", COME_BACK_WITHIN)
+        });
+        self.shared.roster.forget(key, u64::MAX);
+        self.shared.writes.add(key.clone());
     }
 
     /// Vehicles that should be at something else than they say are told again: a frame may have been lost.
@@ -215,7 +260,7 @@ impl Link {
                     self.tell(&frame.vehicle, goodbye("a later session is open", COME_BACK_WITHIN));
                     return Ok(());
                 }
-                self.tell(&frame.vehicle, mail::welcome(self.hub.now()));
+                self.tell(&frame.vehicle, mail::welcome(self.state.credential.as_ref(), self.hub.now()));
                 shared.roster.has_mail(&key);
                 shared.writes.add(key);
             }
@@ -284,16 +329,17 @@ impl Link {
 
     fn may_speak_for(&self, key: &Key) -> bool {
         let Some(vehicle) = self.hub.shared.vehicles.lister().get(key.as_str()) else { return false };
-        match &self.state.party {
+        let is_assigned = match &self.state.party {
             Party::Vehicle(_) => true,
             Party::Gateway { name, .. } => vehicle.metadata.label(GATEWAY_LABEL) == Some(name),
-        }
+        };
+        is_assigned && vehicle.spec.admits(self.state.own_key())
     }
 
     /// A vehicle's connection ends; of a gateway's vehicles only this one has to come back later.
     fn refuse(&self, vehicle: &str) -> Result<(), String> {
         match self.state.party {
-            Party::Vehicle(_) => Err("this vehicle is not known".to_owned()),
+            Party::Vehicle(_) => Err("this vehicle is not known, or its certificate doesn't count".to_owned()),
             Party::Gateway { .. } => {
                 self.tell(vehicle, goodbye("it is not known, or not assigned to this gateway", COME_BACK_WITHIN));
                 Ok(())
@@ -315,8 +361,10 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
+        // One that ends because nothing was heard for long enough is away at once.
+        let left = AWAY_AFTER.saturating_sub(Roster::silence(&self.state, Instant::now()));
         for key in self.hub.shared.roster.close(&self.state) {
-            self.hub.shared.writes.add_after(key, AWAY_AFTER);
+            self.hub.shared.writes.add_after(key, left);
         }
     }
 }
@@ -361,20 +409,25 @@ impl Runnable for Keeper {
 impl Hub {
     /// Wishes that change are mail.
     fn post(&self) -> [Registration; 2] {
-        let hub = self.clone();
+        let hub = self.weak();
         let vehicles = move |event: &Event<VehicleView>| {
-            let changed = match event {
-                Event::Added { .. } => true,
-                Event::Updated { old, new } => new.wants_other_than(old),
-                Event::Deleted { .. } => false,
+            let Some(hub) = hub() else { return };
+            let (changed, other_access) = match event {
+                Event::Added { .. } => (true, false),
+                Event::Updated { old, new } => (new.wants_other_than(old), new.spec.access != old.spec.access),
+                Event::Deleted { .. } => (false, false),
             };
             if changed {
                 hub.shared.roster.has_mail(&event.object().metadata.key);
             }
+            if other_access {
+                hub.turn_out(event.object());
+            }
         };
-        let hub = self.clone();
+        let hub = self.weak();
         // A task may be seen before its firmware is.
         let firmwares = move |event: &Event<FirmwareView>| {
+            let Some(hub) = hub() else { return };
             if let Event::Added { object, is_in_initial_list: false } = event {
                 let namespace = object.metadata.key.namespace();
                 for vehicle in hub.shared.vehicles.lister().snapshot().iter() {
@@ -388,6 +441,12 @@ impl Hub {
         let vehicles = self.shared.vehicles.add_handler(Box::new(vehicles), None);
         let firmwares = self.shared.firmwares.add_handler(Box::new(firmwares), None);
         [vehicles, firmwares]
+    }
+
+    /// The hub, for as long as it is there: what a cache holds must not hold the cache.
+    fn weak(&self) -> impl Fn() -> Option<Hub> + Send + Sync + use<> {
+        let shared = Arc::downgrade(&self.shared);
+        move || shared.upgrade().map(|shared| Hub { shared })
     }
 
     /// Each link has its turn once in the time of a ping.

@@ -9,7 +9,9 @@ mod vehicle;
 pub use firmware::{Artifact, ArtifactKind, Firmware, FirmwareSpec, FirmwareStatus, HealthCheck, Notes};
 pub use install::{definitions, install};
 pub use rollout::{Counts, FirmwareRef, GroupBudget, OnFailure, Rollout, RolloutSpec, RolloutStatus, Step, TopFailure};
-pub use vehicle::{Progress, Retry, Session, Slot, Task, UpdatePolicy, Vehicle, VehicleSpec, VehicleStatus};
+pub use vehicle::{
+    Access, AccessToken, Progress, Retry, Session, Slot, Task, UpdatePolicy, Vehicle, VehicleSpec, VehicleStatus,
+};
 
 /// The API group of all kinds.
 pub const GROUP: &str = "fleet.setpoint.dev";

@@ -8,6 +8,7 @@
 //!
 //! Start at [`kinds`], then [`vehicle::plan`] and [`rollout::plan`], which decide.
 
+pub mod approver;
 pub mod certificate;
 mod firmware;
 pub mod hub;

@@ -1,5 +1,6 @@
 //! What the fleet's controllers are put together from: clients of their own, shared caches, settings.
 
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use setpoint_runtime::Key;
@@ -12,7 +13,7 @@ use setpoint_runtime::manager::{Manager, ManagerError};
 
 use crate::kinds::{Firmware, GROUP, Rollout, VERSION, Vehicle, firmware_name};
 use crate::view::VehicleView;
-use crate::{firmware, rollout, vehicle};
+use crate::{approver, firmware, rollout, vehicle};
 
 /// Vehicles by the firmware that they should run: `namespace/name of the Firmware`.
 pub(crate) const WANTED: &str = "wanted";
@@ -26,14 +27,16 @@ pub(crate) const GIVEN_UP: &str = "given-up";
 /// A controller: its name, its short name, and how it is added.
 type Entry = (&'static str, &'static str, fn(&Wiring<'_>) -> Result<(), ManagerError>);
 
-const ALL: [Entry; 3] = [
+const ALL: [Entry; 4] = [
+    (approver::NAME, "approver", approver::add),
     (firmware::NAME, "firmware", firmware::add),
     (rollout::NAME, "rollout", rollout::add),
     (vehicle::NAME, "vehicle", vehicle::add),
 ];
 
 /// The names of all controllers, each with its short one.
-pub const CONTROLLERS: [(&str, &str); 3] = [(ALL[0].0, ALL[0].1), (ALL[1].0, ALL[1].1), (ALL[2].0, ALL[2].1)];
+pub const CONTROLLERS: [(&str, &str); 4] =
+    [(ALL[0].0, ALL[0].1), (ALL[1].0, ALL[1].1), (ALL[2].0, ALL[2].1), (ALL[3].0, ALL[3].1)];
 
 /// What the controllers share.
 pub struct Wiring<'a> {
@@ -82,6 +85,12 @@ impl Wiring<'_> {
     /// The shared cache of rollouts.
     pub(crate) fn rollouts(&self) -> Informer<Rollout> {
         self.manager.informers().with(Target::of::<Rollout>(&(), None), || self.config.all().informer_options())
+    }
+
+    /// The shared cache of requests for certificates.
+    pub(crate) fn requests(&self) -> Informer<CertificateSigningRequest> {
+        let target = Target::of::<CertificateSigningRequest>(&(), None);
+        self.manager.informers().with(target, || self.config.all().informer_options())
     }
 
     /// What is the own of the controller with this name.

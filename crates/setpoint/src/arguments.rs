@@ -280,9 +280,81 @@ pub enum FleetCommand {
         /// Where to write it
         #[arg(long, value_name = "DIR")]
         out: PathBuf,
+        /// Write a token in the place of key and certificate: the vehicle makes its key itself
+        #[arg(long)]
+        with_token: bool,
     },
+    /// Print a token with which a vehicle gets a certificate, once
+    Token {
+        /// Its name
+        vehicle: String,
+        /// How long it can be used
+        #[arg(long, value_name = "N", default_value_t = 24, value_parser = clap::value_parser!(u16).range(1..))]
+        hours: u16,
+    },
+    /// Let no certificate of a vehicle count any more, and end its sessions
+    Revoke {
+        /// Its name
+        vehicle: String,
+        /// Let those count again that did
+        #[arg(long)]
+        undo: bool,
+    },
+    /// Make the keys of a fleet, and the root metadata that vehicles are made with
+    Keys(KeysArguments),
+    /// Sign an image, and print the Firmware that tells of it
+    Sign(SignArguments),
     /// Run any number of vehicles in this process, against a real hub
     Simulate(SimulateArguments),
+}
+
+#[derive(Args)]
+pub struct KeysArguments {
+    /// Where to write them
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// How many keys the root has
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=8))]
+    pub root_keys: u8,
+    /// How many of them have to sign the next root
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub root_threshold: u8,
+    /// The director's key that a hub has already, such as pki/director.key of a data directory [default: a new one]
+    #[arg(long, value_name = "FILE")]
+    pub director: Option<PathBuf>,
+    /// For how many days the root counts
+    #[arg(long, value_name = "N", default_value_t = 3650)]
+    pub days: u16,
+}
+
+#[derive(Args)]
+pub struct SignArguments {
+    /// The image
+    pub image: PathBuf,
+    /// The version that it brings
+    #[arg(long)]
+    pub version: String,
+    /// Its release counter: a vehicle takes nothing with a lower one than it has
+    #[arg(long, value_name = "N")]
+    pub counter: u64,
+    /// The hardware that it is for; can be given again
+    #[arg(long, value_name = "ID", required = true)]
+    pub hardware: Vec<String>,
+    /// A key of the release team; can be given again
+    #[arg(long, value_name = "FILE", required = true)]
+    pub key: Vec<PathBuf>,
+    /// What the metadata calls it [default: the version]
+    #[arg(long, value_name = "NAME")]
+    pub target: Option<String>,
+    /// Where vehicles find it [default: at the hub]
+    #[arg(long)]
+    pub url: Option<String>,
+    /// Where to put a copy for hubs to hand out: the folder that `setpoint hub --firmware` names
+    #[arg(long, value_name = "DIR")]
+    pub store: Option<PathBuf>,
+    /// For how many days the signature counts
+    #[arg(long, value_name = "N", default_value_t = 365)]
+    pub days: u16,
 }
 
 #[derive(Args)]

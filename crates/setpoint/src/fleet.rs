@@ -5,14 +5,20 @@ use setpoint_fleet::tell::Fleet;
 
 use crate::arguments::{FleetArguments, FleetCommand};
 use crate::failure::{Failure, say};
-use crate::{alone, enrol, simulate};
+use crate::{access, alone, enrol, release, simulate};
 
 /// Reads the fleet and tells what was asked.
 pub async fn run(arguments: FleetArguments) -> Result<(), Failure> {
     let (namespace, now) = (&arguments.namespace, Timestamp::now());
     let kubeconfig = arguments.kubeconfig.as_ref();
     match &arguments.command {
-        FleetCommand::Enrol { vehicle, out } => return enrol::run(kubeconfig, namespace, vehicle, out).await,
+        FleetCommand::Enrol { vehicle, out, with_token } => {
+            return enrol::run(kubeconfig, namespace, vehicle, out, *with_token).await;
+        }
+        FleetCommand::Token { vehicle, hours } => return access::token(kubeconfig, namespace, vehicle, *hours).await,
+        FleetCommand::Revoke { vehicle, undo } => return access::revoke(kubeconfig, namespace, vehicle, *undo).await,
+        FleetCommand::Keys(asked) => return release::keys(asked),
+        FleetCommand::Sign(asked) => return release::release(asked),
         FleetCommand::Simulate(asked) => return simulate::run(kubeconfig, namespace, asked).await,
         FleetCommand::Status | FleetCommand::Why { .. } | FleetCommand::Plan { .. } => {}
     }
@@ -29,7 +35,12 @@ pub async fn run(arguments: FleetArguments) -> Result<(), Failure> {
         FleetCommand::Plan { rollout } => {
             fleet.forecast(rollout, now).map_err(|why| Failure::new(format!("can't plan {rollout}"), why))?
         }
-        FleetCommand::Enrol { .. } | FleetCommand::Simulate(_) => return Ok(()),
+        FleetCommand::Enrol { .. }
+        | FleetCommand::Token { .. }
+        | FleetCommand::Revoke { .. }
+        | FleetCommand::Keys(_)
+        | FleetCommand::Sign(_)
+        | FleetCommand::Simulate(_) => return Ok(()),
     };
     say(text.trim_end());
     Ok(())

@@ -178,13 +178,22 @@ fn reached_by(options: &HubOptions, address: IpAddr) -> Vec<String> {
 /// A key in hexadecimal, which is made if it isn't there.
 pub fn director_key(file: &Path) -> Result<PathBuf, Failure> {
     if !file.exists() {
-        let unable =
-            |error: &dyn std::fmt::Display| Failure::new(format!("can't write {}", file.display()), error.to_string());
-        let drawn = ring::rand::generate::<[u8; 32]>(&ring::rand::SystemRandom::new());
-        let seed = drawn.map_err(|error| unable(&error))?.expose();
-        private(file, &hex::encode(&seed)).map_err(|error| unable(&error))?;
+        new_seed(file)?;
     }
     Ok(file.to_owned())
+}
+
+/// Draws a key and writes it, in hexadecimal, to a file that only its owner reads.
+pub fn new_seed(file: &Path) -> Result<(), Failure> {
+    draw_seed()
+        .and_then(|seed| private(file, &seed))
+        .map_err(|error| Failure::new(format!("can't write {}", file.display()), error))
+}
+
+/// 32 bytes by chance, in hexadecimal.
+pub fn draw_seed() -> std::io::Result<String> {
+    let drawn = ring::rand::generate::<[u8; 32]>(&ring::rand::SystemRandom::new());
+    Ok(hex::encode(&drawn.map_err(|_| std::io::Error::other("there is no chance to draw from"))?.expose()))
 }
 
 /// Where the hub is of a `setpoint up` that wrote a kubeconfig into its data folder.

@@ -1,5 +1,6 @@
 //! The control plane in one binary: `setpoint up`, and the commands around it.
 
+mod access;
 mod alone;
 mod arguments;
 mod audit;
@@ -13,6 +14,7 @@ mod maintenance;
 mod migrate;
 mod nearby;
 mod parts;
+mod release;
 mod sealing;
 mod server;
 mod service;

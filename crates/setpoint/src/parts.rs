@@ -72,7 +72,7 @@ pub async fn prepare(client: &Client, parts: &[Part]) -> Result<(), Failure> {
     }
     setpoint_fleet::kinds::install(client).await.map_err(|error| {
         Failure::new("can't install the kinds of the fleet", error)
-            .hint("leave its controllers out with `--controllers '*,-firmware,-rollout,-vehicle'`")
+            .hint("leave its controllers out with `--controllers '*,-approver,-firmware,-rollout,-vehicle'`")
     })
 }
 

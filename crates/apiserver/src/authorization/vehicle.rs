@@ -7,7 +7,7 @@ use setpoint_api::GroupResource;
 use setpoint_store::Store;
 
 use super::{Asked, What};
-use crate::user::User;
+use crate::user::{CREDENTIAL_ID, User};
 
 const GROUP: &str = "fleet.setpoint.dev";
 
@@ -32,7 +32,7 @@ pub(super) fn allows(store: &Store, user: &User, asked: &Asked<'_>) -> bool {
     }
     let Some((own_namespace, own_name)) = own_of(&user.name) else { return false };
     let is_vehicle = user.groups.iter().any(|group| group == VEHICLES);
-    if !is_vehicle || group != GROUP || namespace != own_namespace {
+    if !is_vehicle || group != GROUP || namespace != own_namespace || !is_let_in(store, user, own_namespace, own_name) {
         return false;
     }
     match (resource, subresource, asked.verb) {
@@ -46,6 +46,19 @@ pub(super) fn allows(store: &Store, user: &User, asked: &Asked<'_>) -> bool {
 fn own_of(user: &str) -> Option<(&str, &str)> {
     let (namespace, name) = user.strip_prefix(VEHICLE)?.split_once(':')?;
     (!namespace.is_empty() && !name.is_empty() && !name.contains(':')).then_some((namespace, name))
+}
+
+/// Whether its certificates count. Which of them do, a hub knows, and acts as the vehicle: a vehicle of which that is written down, or
+/// whose access is revoked, has nothing to say by itself.
+fn is_let_in(store: &Store, user: &User, namespace: &str, name: &str) -> bool {
+    if !user.extra.contains_key(CREDENTIAL_ID) {
+        return true;
+    }
+    let vehicles = GroupResource::new(GROUP, "vehicles");
+    let Some(object) = store.snapshot().get(&vehicles, Some(namespace), name) else { return true };
+    let Ok(vehicle) = serde_json::from_slice::<Value>(object.json()) else { return false };
+    let access = &vehicle["spec"]["access"];
+    access["revoked"] != true && access["keys"].as_array().is_none_or(Vec::is_empty)
 }
 
 /// Whether a vehicle's spec, or the task that it was given, names this firmware.

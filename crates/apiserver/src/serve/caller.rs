@@ -11,13 +11,10 @@ use x509_parser::oid_registry::{Oid, asn1_rs::oid};
 use x509_parser::x509::{AttributeTypeAndValue, X509Name};
 
 use super::Tls;
-use crate::user::User;
+use crate::user::{CREDENTIAL_ID, User};
 
 /// The attribute of a subject that carries a user's uid.
 const UID: Oid<'static> = oid!(1.3.6.1.4.1.57683.2);
-
-/// The key in [`User::extra`] that names the credential itself, so that audit can tell two certificates of one user apart.
-const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
 /// Who a connection is from.
 #[derive(Clone)]

@@ -456,15 +456,26 @@ fn nothing_is_fetched_that_was_not_released_and_assigned() {
         assigned: sign(&assignment, &[&director]).unwrap(),
         ..desired()
     };
-    let check = |desired: Desired, expected: &str| {
+    let check_with = |journal: Journal, desired: Desired, expected: &str| {
         let identity = Identity { trust: Some(Arc::new(trust.clone())), ..identity() };
         let now: Timestamp = START.parse().unwrap();
-        let (mut agent, _) = Agent::start(identity, Journal::default(), Boot::default(), now);
+        let (mut agent, _) = Agent::start(identity, journal, Boot::default(), now);
         let actions = tell(&mut agent, desired, now);
         let fetches = actions.iter().any(|action| matches!(action, Action::Fetch { .. }));
         assert_eq!((agent.report().reason.as_str(), fetches), (expected, expected.is_empty()));
     };
+    let check = |desired: Desired, expected: &str| check_with(Journal::default(), desired, expected);
     check(signed.clone(), "");
+    let assigned =
+        |assignment: Assignment| Desired { assigned: sign(&assignment, &[&director]).unwrap(), ..signed.clone() };
+    check(assigned(Assignment { vehicle: "fleet/v-2".into(), ..assignment.clone() }), reason::WRONG_VEHICLE);
+    check(assigned(Assignment { hardware_id: "tcu-2".into(), ..assignment.clone() }), reason::WRONG_HARDWARE);
+    check(assigned(Assignment { expires: START.into(), ..assignment.clone() }), reason::METADATA_EXPIRED);
+    check(assigned(Assignment { release_counter: 3, ..assignment.clone() }), reason::NOT_RELEASED);
+    // What the vehicle has seen, or runs, is later than this.
+    check_with(Journal { assignment_version: 2, ..Journal::default() }, signed.clone(), reason::METADATA_REPLAYED);
+    let running = Some(Running { version: "3.0".into(), digest: "newer".into(), release_counter: 3 });
+    check_with(Journal { running, ..Journal::default() }, signed.clone(), reason::DOWNGRADE);
     check(Desired { size: 11, ..signed.clone() }, reason::LENGTH_MISMATCH);
     check(Desired { digest: "other".into(), ..signed.clone() }, reason::NOT_RELEASED);
     check(Desired { released: String::new(), ..signed.clone() }, reason::METADATA_MALFORMED);

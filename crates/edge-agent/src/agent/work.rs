@@ -188,6 +188,9 @@ impl Agent {
         match error {
             FetchError::NotFound(why) => end(self, reason::ARTIFACT_NOT_FOUND, &why, out),
             FetchError::TooLong => end(self, reason::LENGTH_MISMATCH, "the artifact is longer than it should be", out),
+            FetchError::TooShort => {
+                end(self, reason::LENGTH_MISMATCH, "the artifact is shorter than it should be", out)
+            }
             FetchError::NoSpace(why) => end(self, reason::NO_SPACE, &why, out),
             FetchError::Busy(pause) => {
                 self.gate = Some(Gate::DownloadBudget);

@@ -28,6 +28,9 @@ pub struct Config {
     pub certificate: PathBuf,
     /// The key of it, in PEM.
     pub key: PathBuf,
+    /// The token that the first certificate is asked for with, where there is none yet.
+    #[serde(default)]
+    pub token: Option<PathBuf>,
     /// The root metadata that the vehicle was made with.
     #[serde(default)]
     pub root: Option<PathBuf>,
@@ -85,7 +88,7 @@ impl Config {
         for path in [&mut config.data, &mut config.ca, &mut config.certificate, &mut config.key] {
             *path = folder.join(&path);
         }
-        for path in [&mut config.root, &mut config.facts_file].into_iter().flatten() {
+        for path in [&mut config.token, &mut config.root, &mut config.facts_file].into_iter().flatten() {
             *path = folder.join(&path);
         }
         Ok(config)

@@ -96,6 +96,16 @@ impl Fetch {
             }
             status => return Err(FetchError::Broken(format!("{url}: {status}"))),
         }
+        let told_length = match parts.status {
+            StatusCode::OK => header(header::CONTENT_LENGTH),
+            _ => header(header::CONTENT_RANGE).rsplit('/').next().unwrap_or_default(),
+        };
+        // What can't be whole isn't waited for.
+        match told_length.parse::<u64>() {
+            Ok(length) if length > *size => return Err(FetchError::TooLong),
+            Ok(length) if length < *size => return Err(FetchError::TooShort),
+            _ => {}
+        }
         note(&self.file, digest, header(header::ETAG)).map_err(on_disk)?;
         file.seek(SeekFrom::Start(have)).await.map_err(on_disk)?;
         let (mut synced, mut said) = (have, have);

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use ring::rand::SecureRandom;
-use setpoint_fleet_protocol::{Desired, Hello, Report};
+use setpoint_fleet_protocol::{Desired, Hello, Report, Welcome};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::sleep;
 
 use super::config::Transport;
+use super::papers::Validity;
 use super::wire::Wire;
 use super::{poll, socket};
 
@@ -25,8 +26,8 @@ const POLLS_BEFORE_SOCKET: u32 = 10;
 pub enum Heard {
     /// A session is about to begin: with what?
     Opening(oneshot::Sender<Hello>),
-    /// The hub welcomed the vehicle, and says what time it is.
-    Open(i64),
+    /// The hub welcomed the vehicle, says what time it is, and how long its certificate counts.
+    Open(Validity),
     /// The hub says what should be.
     Told(Box<Desired>),
     /// The session has ended.
@@ -109,6 +110,12 @@ impl Link {
         hello.await.ok()
     }
 
+    /// What the agent hears of a welcome.
+    pub fn welcomed(welcome: &Welcome) -> Heard {
+        let Welcome { certificate_from, certificate_until, now, .. } = *welcome;
+        Heard::Open(Validity { from: certificate_from, until: certificate_until, now })
+    }
+
     /// A report was sent.
     pub fn has_sent(&self, seq: u64) {
         self.sent.send_replace(seq);
@@ -116,8 +123,26 @@ impl Link {
 }
 
 /// A span up to this one, by chance, so that vehicles which were cut off together don't come back together.
-fn drawn(most: Duration) -> Duration {
+pub fn drawn(most: Duration) -> Duration {
     let mut bytes = [0; 4];
     let _ = ring::rand::SystemRandom::new().fill(&mut bytes);
     most.mul_f64(f64::from(u32::from_le_bytes(bytes)) / f64::from(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn vehicles_that_were_cut_off_together_come_back_at_all_times_up_to_the_longest() {
+        const MOST: u64 = 30;
+        let mut seconds = [0; MOST as usize];
+        for _ in 0..3000 {
+            let span = drawn(Duration::from_secs(MOST));
+            assert!(span <= Duration::from_secs(MOST));
+            seconds[usize::try_from(span.as_secs().min(MOST - 1)).unwrap()] += 1;
+        }
+        // About 100 each: of a fair draw, one in ten to the nine is as far from it as this.
+        assert!(seconds.iter().all(|count| (40..=160).contains(count)), "{seconds:?}");
+    }
 }

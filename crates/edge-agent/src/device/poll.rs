@@ -55,7 +55,7 @@ pub async fn session(link: &mut Link, hub: &str) -> Ending {
         };
         for frame in frames {
             let heard = match frame.told {
-                Some(Told::Welcome(welcome)) => Heard::Open(welcome.now),
+                Some(Told::Welcome(welcome)) => Link::welcomed(&welcome),
                 Some(Told::Desired(desired)) => Heard::Told(desired),
                 Some(Told::Ping(number)) => {
                     said.push(Said::Pong(number));

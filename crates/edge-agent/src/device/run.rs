@@ -17,6 +17,7 @@ use super::commands::{hook, probe};
 use super::fetch::{Fetch, digest};
 use super::journal_file::JournalFile;
 use super::link::{Heard, Link};
+use super::papers::{Papers, Validity};
 use super::wire::Wire;
 use crate::slots::{Boot, Slots};
 use crate::{Action, Agent, Done, Event, Facts, Identity, Journal, Running, Slot};
@@ -46,6 +47,11 @@ pub async fn run(config: Config) -> Result<Ended, String> {
     let (_lock, slots, journal) = prepare(&config)?;
     let (kept, boot) = (journal.read().map_err(|error| format!("the journal can't be read: {error}"))?, slots.boot());
     let boot = boot.map_err(|error| format!("the slots can't be read: {error}"))?;
+    let papers = Papers::of(&config)?;
+    if papers.are_to_come() {
+        papers.enrol(&config).await?;
+        println!("enrolled as {}", config.vehicle);
+    }
     let kept = kept.unwrap_or_else(|| Journal { running: initial(&config, &slots, &boot), ..Journal::default() });
     let wire = Wire::new(&config)?;
     let identity = Identity {
@@ -69,6 +75,8 @@ pub async fn run(config: Config) -> Result<Ended, String> {
         hub: hub_in,
     };
     let linked = tokio::spawn(link.run());
+    let (validity, validity_out) = watch::channel(None);
+    let renewing = tokio::spawn(papers.keep(wire.clone(), hub.clone(), validity_out));
     println!("started from slot {} as {}", boot.slot.word(), config.vehicle);
     let (agent, actions) = Agent::start(identity, kept, boot.clone(), Timestamp::now());
     let device = Device {
@@ -82,11 +90,13 @@ pub async fn run(config: Config) -> Result<Ended, String> {
         reports,
         sent,
         hub,
+        validity,
         fetching: None,
         ahead: 0,
     };
     let ended = device.live(actions, heard, events).await;
     linked.abort();
+    renewing.abort();
     ended
 }
 
@@ -119,6 +129,8 @@ struct Device {
     reports: watch::Sender<Option<Report>>,
     sent: watch::Receiver<u64>,
     hub: watch::Receiver<String>,
+    /// How long the certificate counts.
+    validity: watch::Sender<Option<Validity>>,
     fetching: Option<AbortHandle>,
     /// Seconds that the hub's clock is ahead of one that was never set.
     ahead: i64,
@@ -202,10 +214,12 @@ impl Device {
                 let _ = reply.send(self.agent.hello());
                 None
             }
-            Heard::Open(now) => {
+            Heard::Open(validity) => {
                 println!("connected to {}", *self.hub.borrow());
                 let own = Timestamp::now().as_second();
-                self.ahead = if own < PLAUSIBLE { now - own } else { 0 };
+                self.ahead = if own < PLAUSIBLE { validity.now - own } else { 0 };
+                // A hub that knows of no certificate has nothing to say about it.
+                self.validity.send_replace(Some(validity).filter(|validity| validity.until > 0));
                 Some(Event::Connected)
             }
             Heard::Told(desired) => Some(Event::Told(desired)),

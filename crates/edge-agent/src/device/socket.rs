@@ -23,10 +23,14 @@ type Socket = WebSocketStream<Box<dyn Stream>>;
 
 /// One session, from the connection to its end.
 pub async fn session(link: &mut Link, hub: &str) -> Ending {
-    let mut socket = match open(link, hub).await {
-        Ok(socket) => socket,
-        Err(ending) => return ending,
-    };
+    match open(link, hub).await {
+        Ok(socket) => converse(link, socket).await,
+        Err(ending) => ending,
+    }
+}
+
+/// A session on an open connection.
+async fn converse(link: &mut Link, mut socket: Socket) -> Ending {
     let Some(hello) = link.hello().await else { return Ending::Ended("the agent ends".into()) };
     let seq = hello.report.as_ref().map_or(0, |report| report.seq);
     link.reports.mark_unchanged();
@@ -63,7 +67,7 @@ pub async fn session(link: &mut Link, hub: &str) -> Ending {
             Err(error) => return Ending::Ended(error.to_string()),
             Ok(Some(Told::Welcome(welcome))) => {
                 patience = Duration::from_secs(u64::from(welcome.ping_seconds.clamp(1, 3600))) * 3;
-                Heard::Open(welcome.now)
+                Link::welcomed(&welcome)
             }
             Ok(Some(Told::Desired(desired))) => Heard::Told(desired),
             Ok(Some(Told::Ping(number))) => {
@@ -111,4 +115,67 @@ fn is_of_the_hub(status: StatusCode) -> bool {
 
 async fn say(socket: &mut Socket, said: Said) -> Result<(), Error> {
     socket.send(Message::binary(FromVehicle::of(said).bytes())).await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use setpoint_fleet_protocol::{Hello, Welcome};
+    use tokio::sync::{mpsc, watch};
+    use tokio::time::Instant;
+    use tokio_tungstenite::tungstenite::protocol::Role;
+
+    use super::*;
+    use crate::device::config::Transport;
+    use crate::device::wire::Wire;
+
+    /// A network that lets nothing of the hub through any more is found out by the silence, whatever the vehicle itself still says.
+    #[tokio::test(start_paused = true)]
+    async fn a_vehicle_that_hears_nothing_of_the_hub_for_three_pings_ends_the_session() {
+        let (ours, theirs) = tokio::io::duplex(64 * 1024);
+        let ours: Box<dyn Stream> = Box::new(ours);
+        let socket = WebSocketStream::from_raw_socket(ours, Role::Client, None).await;
+        let mut hub = WebSocketStream::from_raw_socket(theirs, Role::Server, None).await;
+        let (heard, mut hears) = mpsc::channel(8);
+        let (reports_in, reports) = watch::channel(None);
+        let mut link = Link {
+            hubs: vec![String::new()],
+            transport: Transport::WebSocket,
+            wire: Wire::plain(PathBuf::new()),
+            heard,
+            reports,
+            sent: watch::channel(0).0,
+            hub: watch::channel(String::new()).0,
+        };
+        let told = |told| Message::binary(ToVehicle::of(told).bytes());
+        let hub = async {
+            hub.next().await.expect("a hello").expect("a message");
+            let welcome = Welcome { protocol: 1, ping_seconds: 60, ..Welcome::default() };
+            hub.send(told(Told::Welcome(welcome))).await.expect("it is sent");
+            tokio::time::sleep(Duration::from_secs(100)).await;
+            hub.send(told(Told::Ping(1))).await.expect("it is sent");
+            // From now on its words get lost, and those of the vehicle don't.
+            loop {
+                hub.next().await.expect("the vehicle is there").expect("a message");
+            }
+        };
+        let agent = async {
+            loop {
+                match hears.recv().await {
+                    Some(Heard::Opening(reply)) => drop(reply.send(Hello::default())),
+                    Some(_) => drop(reports_in.send(Some(Default::default()))),
+                    None => std::future::pending().await,
+                }
+            }
+        };
+        let start = Instant::now();
+        let ending = tokio::select! {
+            ending = converse(&mut link, socket) => ending,
+            () = hub => panic!("the hub ended"),
+            () = agent => panic!("the agent ended"),
+        };
+        assert!(matches!(ending, Ending::Ended(why) if why == "nothing was heard of the hub"));
+        assert_eq!(start.elapsed().as_secs(), 100 + 180);
+    }
 }

@@ -2,8 +2,8 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -28,34 +28,52 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(20);
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-/// Connects as the vehicle.
+/// Connects as the vehicle. Clones change their certificate together.
 #[derive(Clone)]
 pub struct Wire {
-    tls: TlsConnector,
+    files: Files,
+    tls: Arc<RwLock<TlsConnector>>,
+}
+
+/// Where the certificates are.
+#[derive(Clone)]
+struct Files {
+    ca: PathBuf,
+    /// The vehicle's own, and its key.
+    own: Option<(PathBuf, PathBuf)>,
 }
 
 impl Wire {
     /// With the certificates of a configuration.
     pub fn new(config: &Config) -> Result<Wire, String> {
-        let shown = |path: &Path, why: String| format!("can't use {}: {why}", path.display());
-        let read = |path: &Path| fs::read(path).map_err(|error| shown(path, error.to_string()));
-        let mut roots = RootCertStore::empty();
-        for certificate in CertificateDer::pem_slice_iter(&read(&config.ca)?) {
-            let certificate = certificate.map_err(|error| shown(&config.ca, error.to_string()))?;
-            roots.add(certificate).map_err(|error| shown(&config.ca, error.to_string()))?;
-        }
-        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&read(&config.certificate)?).collect();
-        let chain = chain.map_err(|error| shown(&config.certificate, error.to_string()))?;
-        let key = PrivateKeyDer::from_pem_slice(&read(&config.key)?)
-            .map_err(|error| shown(&config.key, error.to_string()))?;
+        Wire::of(Files { ca: config.ca.clone(), own: Some((config.certificate.clone(), config.key.clone())) })
+    }
+
+    /// For a vehicle that has no certificate yet.
+    pub fn without_certificate(config: &Config) -> Result<Wire, String> {
+        Wire::of(Files { ca: config.ca.clone(), own: None })
+    }
+
+    /// One that reaches nobody over TLS, for tests.
+    #[cfg(test)]
+    pub fn plain(ca: PathBuf) -> Wire {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let tls = ClientConfig::builder_with_provider(provider)
-            .with_protocol_versions(&[&rustls::version::TLS13])
-            .map_err(|error| error.to_string())?
-            .with_root_certificates(roots)
-            .with_client_auth_cert(chain, key)
-            .map_err(|error| shown(&config.certificate, error.to_string()))?;
-        Ok(Wire { tls: TlsConnector::from(Arc::new(tls)) })
+        let config = ClientConfig::builder_with_provider(provider).with_protocol_versions(&[&rustls::version::TLS13]);
+        let config = config.expect("TLS 1.3").with_root_certificates(RootCertStore::empty()).with_no_client_auth();
+        let tls = Arc::new(RwLock::new(TlsConnector::from(Arc::new(config))));
+        Wire { files: Files { ca, own: None }, tls }
+    }
+
+    fn of(files: Files) -> Result<Wire, String> {
+        let tls = Arc::new(RwLock::new(files.read()?));
+        Ok(Wire { files, tls })
+    }
+
+    /// Reads the certificate again: connections from now on are made with it.
+    pub fn renew(&self) -> Result<(), String> {
+        let tls = self.files.read()?;
+        *self.tls.write().unwrap_or_else(PoisonError::into_inner) = tls;
+        Ok(())
     }
 
     /// Connects to where a URL points to.
@@ -76,7 +94,9 @@ impl Wire {
                 return Ok(Box::new(stream) as Box<dyn Stream>);
             }
             let name = ServerName::try_from(host.to_owned()).map_err(|_| wrong("its host is no name"))?;
-            Ok(Box::new(self.tls.connect(name, stream).await?) as Box<dyn Stream>)
+            // The same settings for all connections: they keep what it takes to come back without a whole handshake.
+            let tls = self.tls.read().unwrap_or_else(PoisonError::into_inner).clone();
+            Ok(Box::new(tls.connect(name, stream).await?) as Box<dyn Stream>)
         };
         timeout(CONNECT_LIMIT, connecting).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
@@ -93,6 +113,31 @@ impl Wire {
         let host = url.authority().map(|authority| authority.as_str()).unwrap_or_default();
         request.headers_mut().insert(header::HOST, host.parse().map_err(io::Error::other)?);
         sender.send_request(request).await.map_err(io::Error::other)
+    }
+}
+
+impl Files {
+    fn read(&self) -> Result<TlsConnector, String> {
+        let shown = |path: &Path, why: String| format!("can't use {}: {why}", path.display());
+        let read = |path: &Path| fs::read(path).map_err(|error| shown(path, error.to_string()));
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_slice_iter(&read(&self.ca)?) {
+            let certificate = certificate.map_err(|error| shown(&self.ca, error.to_string()))?;
+            roots.add(certificate).map_err(|error| shown(&self.ca, error.to_string()))?;
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .map_err(|error| error.to_string())?
+            .with_root_certificates(roots);
+        let Some((certificate, key)) = &self.own else {
+            return Ok(TlsConnector::from(Arc::new(builder.with_no_client_auth())));
+        };
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&read(certificate)?).collect();
+        let chain = chain.map_err(|error| shown(certificate, error.to_string()))?;
+        let private = PrivateKeyDer::from_pem_slice(&read(key)?).map_err(|error| shown(key, error.to_string()))?;
+        let tls = builder.with_client_auth_cert(chain, private);
+        tls.map(|tls| TlsConnector::from(Arc::new(tls))).map_err(|error| shown(certificate, error.to_string()))
     }
 }
 

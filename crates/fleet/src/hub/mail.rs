@@ -7,6 +7,7 @@ use setpoint_fleet_protocol::metadata::{Assignment, METADATA_BYTES_MAX, SigningK
 use setpoint_fleet_protocol::{Desired, HealthCheck, Policy, Welcome};
 use setpoint_fleet_protocol::{PROTOCOL_VERSION, ToVehicle, Told};
 
+use super::Credential;
 use super::view::{FirmwareView, VehicleView};
 use crate::kinds::{ArtifactKind, Task, UpdatePolicy};
 
@@ -70,9 +71,14 @@ pub fn desired(
 }
 
 /// The answer to a hello.
-pub fn welcome(now: Timestamp) -> ToVehicle {
-    let ping_seconds = u32::try_from(PING.as_secs()).unwrap_or(u32::MAX);
-    ToVehicle::of(Told::Welcome(Welcome { protocol: PROTOCOL_VERSION, ping_seconds, now: now.as_second() }))
+pub fn welcome(credential: Option<&Credential>, now: Timestamp) -> ToVehicle {
+    ToVehicle::of(Told::Welcome(Welcome {
+        protocol: PROTOCOL_VERSION,
+        ping_seconds: u32::try_from(PING.as_secs()).unwrap_or(u32::MAX),
+        now: now.as_second(),
+        certificate_from: credential.map_or(0, |credential| credential.from),
+        certificate_until: credential.map_or(0, |credential| credential.until),
+    }))
 }
 
 /// The attempt in the form of frames.

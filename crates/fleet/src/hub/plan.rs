@@ -32,6 +32,8 @@ pub struct Known {
     pub hub: String,
     /// How long this hub has been there: before that it can't know who is away.
     pub up_for: Duration,
+    /// Whether its access is revoked: it has no session then, wherever it had one.
+    pub is_barred: bool,
 }
 
 /// What was heard of a vehicle.
@@ -67,6 +69,7 @@ pub enum Decision {
 /// Decides from what is written and what is known.
 pub fn decide(written: &Status, known: &Known, now: Timestamp) -> Decision {
     match &known.session {
+        _ if known.is_barred => absent(written, known, now),
         Some(heard) if heard.epoch < written.epoch() => Decision::Yield,
         Some(heard) if heard.is_open || heard.silent_for < AWAY_AFTER => connected(written, heard, &known.hub, now),
         _ => absent(written, known, now),
@@ -107,7 +110,7 @@ fn absent(written: &Status, known: &Known, now: Timestamp) -> Decision {
         (None, true) => known.up_for,
         (None, false) => known.up_for.min(written.last_seen_time.map_or(Duration::MAX, |seen| since(seen, now))),
     };
-    if silent < patience {
+    if silent < patience && !known.is_barred {
         return Decision::Later(patience - silent);
     }
     let mut next = written.clone();

@@ -9,6 +9,7 @@ use setpoint_runtime::Key;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::Credential;
 use super::plan::Heard;
 
 /// Most frames beside wishes that wait for a link: welcomes of a gateway's vehicles, pings.
@@ -43,6 +44,8 @@ struct Entry {
 pub struct LinkState {
     pub id: u64,
     pub party: Party,
+    /// The certificate of the connection, where there is one.
+    pub credential: Option<Credential>,
     waiting: Mutex<Waiting>,
     pub wake: Notify,
 }
@@ -67,6 +70,14 @@ pub enum Outgoing {
 impl LinkState {
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The key of the vehicle's own certificate; a gateway's says nothing about its vehicles.
+    pub fn own_key(&self) -> Option<&str> {
+        match self.party {
+            Party::Vehicle(_) => self.credential.as_ref().map(|credential| credential.key.as_str()),
+            Party::Gateway { .. } => None,
+        }
     }
 
     /// What is to be sent next, if anything is.
@@ -124,7 +135,7 @@ impl Roster {
     }
 
     /// A new link.
-    pub fn open(&self, party: Party, now: Instant) -> Arc<LinkState> {
+    pub fn open(&self, party: Party, credential: Option<Credential>, now: Instant) -> Arc<LinkState> {
         let mut links = self.links();
         links.last += 1;
         let waiting = Waiting {
@@ -134,7 +145,8 @@ impl Roster {
             heard_at: now,
             is_closed: false,
         };
-        let link = Arc::new(LinkState { id: links.last, party, waiting: Mutex::new(waiting), wake: Notify::new() });
+        let (id, waiting) = (links.last, Mutex::new(waiting));
+        let link = Arc::new(LinkState { id, party, credential, waiting, wake: Notify::new() });
         links.open.insert(link.id, link.clone());
         link
     }
@@ -243,6 +255,11 @@ impl Roster {
         let entries = self.entries();
         let entry = entries.get(key).filter(|entry| entry.link.is_some())?;
         Some(entry.report.task_id == task && entry.report.attempt == attempt)
+    }
+
+    /// The link that a vehicle's session is on.
+    pub fn link_of(&self, key: &Key) -> Option<Arc<LinkState>> {
+        self.entries().get(key).and_then(|entry| entry.link.clone())
     }
 
     /// The vehicles of a link.

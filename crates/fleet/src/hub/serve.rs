@@ -2,6 +2,7 @@
 
 mod budget;
 mod depot;
+mod enrol;
 mod poll;
 mod socket;
 
@@ -22,16 +23,19 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
-use setpoint_fleet_protocol::Party;
+use setpoint_fleet_protocol::enrolment::{ENROL_PATH, RENEW_PATH};
+use setpoint_fleet_protocol::{Party, hex};
 use setpoint_runtime::manager::{Lifecycle, RunError, Runnable};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
-use super::Hub;
+use super::{Credential, Hub};
 use depot::Depot;
+use enrol::Enrolments;
 use poll::Polls;
 
 /// Handshakes at once: each takes half a millisecond of a processor, and a whole fleet may come back at the same moment.
@@ -39,6 +43,9 @@ const HANDSHAKES: usize = 64;
 
 /// How long a handshake may take, its wait for a place included.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(20);
+
+/// How long one may hold its place: those who are slow must not keep out the others.
+const PLACE_LIMIT: Duration = Duration::from_secs(5);
 
 /// How long a connection may take for the header of a request.
 const HEADER_LIMIT: Duration = Duration::from_secs(60);
@@ -86,7 +93,9 @@ impl Credentials {
             roots.add(authority.map_err(|_| wrong("authority"))?)?;
         }
         let provider = Arc::new(rustls::crypto::ring::default_provider());
+        // Who has no certificate yet can ask for one, and for nothing else.
         let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+            .allow_unauthenticated()
             .build()
             .map_err(|error| rustls::Error::General(error.to_string()))?;
         let mut config = ServerConfig::builder_with_provider(provider)
@@ -129,6 +138,7 @@ impl Runnable for Server {
             let desk = Arc::new(Desk {
                 depot: Depot::new(self.front.firmware, self.front.bytes_per_second),
                 polls: Polls::default(),
+                enrolments: Enrolments::default(),
                 hub: self.hub,
             });
             // Before that nobody could be told anything.
@@ -158,6 +168,16 @@ struct Desk {
     hub: Hub,
     depot: Depot,
     polls: Polls,
+    enrolments: Enrolments,
+}
+
+/// Who is at the other end.
+#[derive(Clone)]
+enum Caller {
+    /// Somebody without a certificate.
+    Nobody,
+    /// A party, with its certificate.
+    Known(Party, Credential),
 }
 
 async fn accept(listener: &TcpListener, tls: TlsAcceptor, desk: &Arc<Desk>, connections: &mut JoinSet<()>) {
@@ -185,17 +205,14 @@ async fn serve(
     _place: OwnedSemaphorePermit,
 ) {
     let _ = stream.set_nodelay(true);
-    let handshake = async {
-        let _turn = handshakes.acquire().await.ok()?;
-        tls.accept(stream).await.ok()
-    };
-    let Ok(Some(stream)) = timeout(HANDSHAKE_LIMIT, handshake).await else { return };
-    let Some(party) = party(&stream) else { return };
+    let handshake = timeout(HANDSHAKE_LIMIT, handshake(stream, tls, handshakes));
+    let Ok(Some(stream)) = handshake.await else { return };
+    let Some(caller) = caller(&stream, desk.hub.now().as_second()) else { return };
     // Left to the end of this task: an upgraded connection lives in it, not in one of its own.
     let (upgraded_in, mut upgraded) = tokio::sync::mpsc::channel(1);
     let service = service_fn(|request| {
-        let (desk, party, upgraded) = (desk.clone(), party.clone(), upgraded_in.clone());
-        async move { Ok::<_, Infallible>(answer(&desk, &party, request, upgraded).await) }
+        let (desk, caller, upgraded) = (desk.clone(), caller.clone(), upgraded_in.clone());
+        async move { Ok::<_, Infallible>(answer(&desk, &caller, request, upgraded).await) }
     });
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
@@ -206,33 +223,57 @@ async fn serve(
     if connection.await.is_err() {
         return;
     }
-    if let Ok(upgrading) = upgraded.try_recv() {
-        socket::session(&desk.hub, party, upgrading).await;
+    if let (Ok(upgrading), Caller::Known(party, credential)) = (upgraded.try_recv(), caller) {
+        socket::session(&desk.hub, party, credential, upgrading).await;
     }
 }
 
-/// Who the certificate of a connection is for.
-fn party(stream: &tokio_rustls::server::TlsStream<TcpStream>) -> Option<Party> {
-    let certificate = stream.get_ref().1.peer_certificates()?.first()?;
+async fn handshake(stream: TcpStream, tls: TlsAcceptor, places: Arc<Semaphore>) -> Option<TlsStream<TcpStream>> {
+    // Who says nothing takes no place from those who do.
+    stream.readable().await.ok()?;
+    let _place = places.acquire().await.ok()?;
+    timeout(PLACE_LIMIT, tls.accept(stream)).await.ok()?.ok()
+}
+
+/// Who the certificate of a connection is for; none if it is for nobody, or its time is over. Sessions that are resumed bring the
+/// certificate of the first one.
+fn caller(stream: &TlsStream<TcpStream>, now: i64) -> Option<Caller> {
+    let Some(certificate) = stream.get_ref().1.peer_certificates().and_then(<[_]>::first) else {
+        return Some(Caller::Nobody);
+    };
     let (_, parsed) = x509_parser::parse_x509_certificate(certificate).ok()?;
     let subject = parsed.subject();
     let name = subject.iter_common_name().last()?.as_str().ok()?;
     let organizations: Vec<&str> = subject.iter_organization().filter_map(|value| value.as_str().ok()).collect();
-    Party::of(name, &organizations)
+    let credential = Credential {
+        key: hex::encode(&parsed.public_key().subject_public_key.data),
+        from: parsed.validity().not_before.timestamp(),
+        until: parsed.validity().not_after.timestamp(),
+    };
+    let party = Party::of(name, &organizations).filter(|_| now <= credential.until)?;
+    Some(Caller::Known(party, credential))
 }
 
 async fn answer(
     desk: &Desk,
-    party: &Party,
+    caller: &Caller,
     request: Request<Incoming>,
     upgraded: tokio::sync::mpsc::Sender<hyper::upgrade::OnUpgrade>,
 ) -> Response<Body> {
     let path = request.uri().path();
+    let (party, credential) = match (caller, request.method(), path) {
+        (_, &Method::POST, ENROL_PATH) => return enrol::answer(&desk.hub, &desk.enrolments, None, request).await,
+        (Caller::Nobody, ..) => return plain(StatusCode::UNAUTHORIZED, "this needs a certificate"),
+        (Caller::Known(party, credential), ..) => (party, credential),
+    };
     match (request.method(), path) {
         (&Method::GET, "/v1/connect") => socket::upgrade(request, &upgraded),
-        (&Method::POST, "/v1/poll") => poll::answer(&desk.hub, &desk.polls, party, request).await,
+        (&Method::POST, "/v1/poll") => poll::answer(&desk.hub, &desk.polls, (party, credential), request).await,
+        (&Method::POST, RENEW_PATH) => {
+            enrol::answer(&desk.hub, &desk.enrolments, Some((party, credential)), request).await
+        }
         (&Method::GET | &Method::HEAD, _) if path.starts_with(depot::PATH) => {
-            depot::answer(desk, party, &request).await
+            depot::answer(desk, (party, credential), &request).await
         }
         _ => plain(StatusCode::NOT_FOUND, "there is nothing here"),
     }
@@ -248,3 +289,6 @@ fn plain(status: StatusCode, text: impl Into<String>) -> Response<Body> {
 fn full(bytes: impl Into<Bytes>) -> Body {
     Full::new(bytes.into()).map_err(|never| match never {}).boxed()
 }
+
+#[cfg(test)]
+mod tests;

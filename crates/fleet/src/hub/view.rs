@@ -5,7 +5,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde::Deserialize;
 use setpoint_runtime::cache::LeanMeta;
 
-use crate::kinds::{Firmware, FirmwareSpec, Progress, Session, Slot, Task, UpdatePolicy, Vehicle};
+use crate::kinds::{Access, Firmware, FirmwareSpec, Progress, Session, Slot, Task, UpdatePolicy, Vehicle};
 
 /// The label that assigns a vehicle to the gateway that speaks for it.
 pub const GATEWAY_LABEL: &str = "fleet.setpoint.dev/gateway";
@@ -31,6 +31,17 @@ pub struct Wish {
     pub paused: bool,
     #[serde(default)]
     pub update_policy: Box<UpdatePolicy>,
+    #[serde(default)]
+    pub access: Option<Box<Access>>,
+}
+
+impl Wish {
+    /// Whether a certificate with this key, or one of a gateway, which has none of the vehicle's, lets speak for the vehicle.
+    pub fn admits(&self, key: Option<&str>) -> bool {
+        let Some(access) = &self.access else { return true };
+        let counts = |key: &str| access.keys.is_empty() || access.keys.iter().any(|known| known == key);
+        !access.revoked && key.is_none_or(counts)
+    }
 }
 
 /// What is: the task, which the controller writes, and all that the hub itself writes.

@@ -77,6 +77,7 @@ async fn served(client: &Client) -> Result<(), kube::Error> {
 /// What each controller may do, and what people with the usual roles may: nobody of them writes status.
 fn roles() -> Vec<(String, Value)> {
     let rule = |resources: &[&str], verbs: &[&str]| json!({"apiGroups": [super::GROUP], "resources": resources, "verbs": verbs});
+    let certificates = |resources: &[&str], verbs: &[&str]| json!({"apiGroups": ["certificates.k8s.io"], "resources": resources, "verbs": verbs});
     let read = ["get", "list", "watch"];
     let write = ["create", "delete", "deletecollection", "patch", "update"];
     let kinds = ["vehicles", "firmwares", "rollouts"];
@@ -101,7 +102,23 @@ fn roles() -> Vec<(String, Value)> {
             "firmware-controller",
             vec![rule(&kinds, &read), rule(&["firmwares/status"], &["patch", "update"]), events.clone()],
         ),
-        controller("fleet-hub", vec![rule(&["vehicles", "firmwares"], &read)]),
+        controller(
+            "fleet-hub",
+            vec![rule(&kinds, &read), certificates(&["certificatesigningrequests"], &["create", "get"])],
+        ),
+        controller(
+            "vehicle-approver",
+            vec![
+                rule(&["vehicles"], &["get", "patch"]),
+                certificates(&["certificatesigningrequests"], &read),
+                certificates(&["certificatesigningrequests/approval"], &["patch", "update"]),
+                json!({
+                    "apiGroups": ["certificates.k8s.io"], "resources": ["signers"], "verbs": ["approve"],
+                    "resourceNames": [crate::approver::SIGNER],
+                }),
+                events.clone(),
+            ],
+        ),
         controller(
             "rollout-controller",
             vec![
@@ -128,5 +145,7 @@ fn bindings() -> Vec<(String, Value)> {
         });
         (name, binding)
     };
-    ["vehicle-controller", "firmware-controller", "rollout-controller", "fleet-hub"].map(binding).to_vec()
+    ["vehicle-controller", "firmware-controller", "rollout-controller", "vehicle-approver", "fleet-hub"]
+        .map(binding)
+        .to_vec()
 }

@@ -53,6 +53,42 @@ pub struct VehicleSpec {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 64))]
     pub config: BTreeMap<String, String>,
+    /// Whose certificates count for it, and what lets it in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub access: Option<Access>,
+}
+
+/// Whose certificates count for a vehicle, and what lets it in.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Access {
+    /// What lets it ask for a first certificate, once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<AccessToken>,
+    /// The token that was used up, by its key. Written by the vehicle approver.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub used_token: Option<String>,
+    /// The public keys whose certificates count, in hexadecimal: the newest, and the one before it. Written by the vehicle approver. As
+    /// long as there are none, every certificate for its name counts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 2), inner(length(max = 512)))]
+    pub keys: Vec<String>,
+    /// No certificate counts, and none is given out, while this is true.
+    #[serde(default)]
+    pub revoked: bool,
+}
+
+/// What lets a vehicle in.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AccessToken {
+    /// The public key of the token, in hexadecimal. The vehicle has the other half.
+    #[schemars(length(min = 64, max = 64))]
+    pub key: String,
+    /// Until when it can be used.
+    #[schemars(schema_with = "schema::time")]
+    pub expires: Time,
 }
 
 /// When and how a vehicle may be updated.

@@ -24,17 +24,26 @@ fn api<K: Resource<DynamicType = ()>>(client: Client) -> Api<DynamicObject> {
     Api::default_namespaced_with(client, &resource)
 }
 
-async fn create<K: Resource<DynamicType = ()>>(plane: &ControlPlane, mut object: Value) -> Result<Value, String> {
+async fn create<K: Resource<DynamicType = ()>>(plane: &ControlPlane, object: Value) -> Result<Value, String> {
+    make::<K>(plane, object, &PostParams::default()).await
+}
+
+async fn make<K: Resource<DynamicType = ()>>(
+    plane: &ControlPlane,
+    mut object: Value,
+    params: &PostParams,
+) -> Result<Value, String> {
     object["apiVersion"] = K::api_version(&()).into();
     object["kind"] = K::kind(&()).into();
     let object = serde_json::from_value(object).unwrap();
-    let made = api::<K>(plane.client()).create(&PostParams::default(), &object).await;
+    let made = api::<K>(plane.client()).create(params, &object).await;
     made.map(|made| serde_json::to_value(made).unwrap()).map_err(|error| error.to_string())
 }
 
-/// Creates an object, and compares what the API answers: the end of it.
-async fn check<K: Resource<DynamicType = ()>>(object: Value, expected: &str) {
-    let answer = create::<K>(&plane().await, object.clone()).await.map_or_else(|error| error, |_| "created".to_owned());
+/// Creates an object without keeping it, and compares what the API answers: the end of it.
+async fn check<K: Resource<DynamicType = ()>>(plane: &ControlPlane, object: Value, expected: &str) {
+    let params = PostParams { dry_run: true, ..PostParams::default() };
+    let answer = make::<K>(plane, object.clone(), &params).await.map_or_else(|error| error, |_| "created".to_owned());
     assert!(answer.contains(expected), "{object}\n  says {answer}\n  instead of {expected}");
 }
 
@@ -46,13 +55,17 @@ fn changed(mut object: Value, pointer: &str, value: Value) -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn firmware_says_what_is_wrong_with_it() {
+    let plane = plane().await;
     let good = firmware("2.1.0+HW_b");
-    check::<Firmware>(good.clone(), "created").await;
-    check::<Firmware>(changed(good.clone(), "/metadata/name", json!("other")), "the name must be the version").await;
-    check::<Firmware>(changed(good.clone(), "/spec/version", json!("-1")), "should match").await;
-    check::<Firmware>(changed(good.clone(), "/spec/artifacts", json!([])), "should have at least 1 items").await;
-    check::<Firmware>(changed(good.clone(), "/spec/artifacts/0/sha256", json!("abc")), "should match").await;
+    check::<Firmware>(&plane, good.clone(), "created").await;
+    check::<Firmware>(&plane, changed(good.clone(), "/metadata/name", json!("other")), "the name must be the version")
+        .await;
+    check::<Firmware>(&plane, changed(good.clone(), "/spec/version", json!("-1")), "should match").await;
+    check::<Firmware>(&plane, changed(good.clone(), "/spec/artifacts", json!([])), "should have at least 1 items")
+        .await;
+    check::<Firmware>(&plane, changed(good.clone(), "/spec/artifacts/0/sha256", json!("abc")), "should match").await;
     check::<Firmware>(
+        &plane,
         changed(good, "/spec/artifacts/0/kind", json!("Delta")),
         "there must be an artifact of kind Full",
     )
@@ -70,28 +83,29 @@ async fn a_firmware_never_changes() {
 
 #[tokio::test(start_paused = true)]
 async fn windows_versions_and_shares_have_a_form() {
+    let plane = plane().await;
     let vehicle = |field: &str, value: Value| {
         let vehicle = json!({"metadata": {"name": "v"}, "spec": {"hardwareId": "ecu-1", "updatePolicy": {}}});
         changed(vehicle, field, value)
     };
     for good in ["02:00-04:00", "Sat,Sun 22:00-05:00 Europe/Berlin", "Mon-Fri 00:00-24:00 UTC", "01:00-02:00 Etc/GMT+5"]
     {
-        check::<Vehicle>(vehicle("/spec/updatePolicy/installWindow", json!(good)), "created").await;
+        check::<Vehicle>(&plane, vehicle("/spec/updatePolicy/installWindow", json!(good)), "created").await;
     }
     for bad in ["2:00-04:00", "25:00-26:00", "night", "Monday 02:00-04:00", "02:00-04:00 "] {
-        check::<Vehicle>(vehicle("/spec/updatePolicy/installWindow", json!(bad)), "should match").await;
+        check::<Vehicle>(&plane, vehicle("/spec/updatePolicy/installWindow", json!(bad)), "should match").await;
     }
-    check::<Vehicle>(vehicle("/spec/firmwareVersion", json!("1.0 beta")), "should match").await;
-    check::<Vehicle>(vehicle("/spec/hardwareId", json!("")), "at least 1 chars").await;
-    check::<Vehicle>(vehicle("/spec/updatePolicy/minBattery", json!(101)), "less than or equal to 100").await;
+    check::<Vehicle>(&plane, vehicle("/spec/firmwareVersion", json!("1.0 beta")), "should match").await;
+    check::<Vehicle>(&plane, vehicle("/spec/hardwareId", json!("")), "at least 1 chars").await;
+    check::<Vehicle>(&plane, vehicle("/spec/updatePolicy/minBattery", json!(101)), "less than or equal to 100").await;
     let rollout = |limit: Value| json!({"metadata": {"name": "r"}, "spec": {"firmwareRef": {"name": "1.0"}, "steps": [{"limit": limit}]}});
     for good in [json!(3), json!("10%"), json!("100%")] {
-        check::<Rollout>(rollout(good), "created").await;
+        check::<Rollout>(&plane, rollout(good), "created").await;
     }
     for (bad, why) in
         [(json!("10"), "should match"), (json!("101%"), "should match"), (json!(-1), "greater than or equal to 0")]
     {
-        check::<Rollout>(rollout(bad), why).await;
+        check::<Rollout>(&plane, rollout(bad), why).await;
     }
 }
 

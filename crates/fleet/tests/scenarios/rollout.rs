@@ -34,8 +34,12 @@ async fn change(plane: &ControlPlane, name: &str, spec: Value) {
     api.patch(name, &PatchParams::default(), &Patch::Merge(json!({ "spec": spec }))).await.unwrap();
 }
 
-/// Never more vehicles than the budget should run something else than they do, but for those that have given up.
 fn within_budget(state: &State) -> Result<(), String> {
+    at_most(state, BUDGET)
+}
+
+/// Never more vehicles than the budget should run something else than they do, but for those that have given up.
+pub fn at_most(state: &State, budget: usize) -> Result<(), String> {
     let vehicles = state.objects(GROUP, "vehicles");
     let is_unconfirmed = |vehicle: &&Value| {
         let status = &vehicle["status"];
@@ -47,7 +51,7 @@ fn within_budget(state: &State) -> Result<(), String> {
     };
     let names: Vec<_> =
         vehicles.iter().filter(is_unconfirmed).map(|vehicle| vehicle["metadata"]["name"].to_string()).collect();
-    match names.len() <= BUDGET {
+    match names.len() <= budget {
         true => Ok(()),
         false => Err(format!("{} vehicles at once are without a confirmed firmware: {names:?}", names.len())),
     }

@@ -143,32 +143,6 @@ async fn an_upgrade_takes_six_writes() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_vehicle_that_was_away_for_a_week_is_updated_when_it_is_back() {
-    let plane = ControlPlane::start().await;
-    setpoint_fleet::kinds::install(&plane.client()).await.unwrap();
-    let _controllers = spawn(&plane);
-    let drive = async {
-        release(&plane, &["1.0", "1.1"]).await;
-        vehicle(&plane, "car", "1.0", json!({}), true, &[]).await;
-        plane.settle().await.unwrap();
-        wish(&plane, "car", json!({"firmwareVersion": "1.1"})).await;
-        plane.advance(Duration::from_secs(7)).await;
-        connect(&plane, "car", false).await;
-        plane.advance(Duration::from_secs(7 * 24 * 3600)).await;
-        let car = get(&plane.state(), "vehicles", "car");
-        let blocked = car["status"]["conditions"].as_array().unwrap().iter().find(|said| said["type"] == "Blocked");
-        assert_eq!(blocked.unwrap()["reason"], "Offline");
-        connect(&plane, "car", true).await;
-        plane.settle().await.unwrap();
-        expect_vehicle(&plane.state(), "car", "UpToDate", "1.1", 1).unwrap();
-    };
-    tokio::select! {
-        () = drive => {}
-        () = hub(&plane) => {}
-    }
-}
-
 /// The newest revision of an object of the fleet.
 fn version(plane: &ControlPlane) -> u64 {
     let objects = ["vehicles", "firmwares"].map(|plural| plane.state().objects("fleet.setpoint.dev", plural)).concat();

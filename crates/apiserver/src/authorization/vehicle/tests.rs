@@ -101,6 +101,42 @@ async fn a_vehicle_may_do_this_and_nothing_else() {
 }
 
 #[tokio::test]
+async fn a_vehicle_that_is_revoked_or_whose_keys_are_known_has_nothing_to_say_but_through_hubs() {
+    let server = fleet().await;
+    let vehicle = |extra: &[&str]| crate::user::User {
+        name: "system:vehicle:default:v-1".into(),
+        groups: vec!["system:vehicles".into()],
+        extra: extra.iter().map(|name| ((*name).to_owned(), vec!["X509SHA256=00".to_owned()])).collect(),
+        ..Default::default()
+    };
+    let direct = [super::CREDENTIAL_ID];
+    for (access, by_itself) in [
+        (json!({}), true),
+        (json!({"token": {"key": "00", "expires": "2026-01-01T00:00:00Z"}}), true),
+        (json!({"keys": ["04"]}), false),
+        (json!({"keys": ["04"], "revoked": true}), false),
+        (json!({"revoked": true}), false),
+    ] {
+        let spec = json!({"firmwareVersion": "2.0", "access": access});
+        let mut body = server.done("GET", OWN, Value::Null).await;
+        body["spec"] = spec;
+        server.done("PUT", OWN, body).await;
+        for (subresource, verb) in [("", "get"), ("status", "patch")] {
+            let what = super::What::Resource {
+                group: super::GROUP,
+                resource: "vehicles",
+                subresource,
+                namespace: "default",
+                name: "v-1",
+            };
+            let asked = super::Asked { verb, what, on_node: None };
+            let may = |user| super::allows(&server.store, &user, &asked);
+            assert_eq!((may(vehicle(&[])), may(vehicle(&direct))), (true, by_itself), "{verb} {access}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_name_without_the_group_or_the_group_without_a_name_is_nothing() {
     let server = fleet().await;
     for (user, groups) in [

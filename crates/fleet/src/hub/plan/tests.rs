@@ -42,7 +42,7 @@ fn heard(report: Report) -> Heard {
 }
 
 fn known(session: Option<Heard>) -> Known {
-    Known { session, hub: "hub-1".into(), up_for: Duration::from_secs(10_000) }
+    Known { session, hub: "hub-1".into(), up_for: Duration::from_secs(10_000), is_barred: false }
 }
 
 /// What is written after a first report.
@@ -107,7 +107,7 @@ fn a_vehicle_that_is_silent_is_away_after_three_pings_and_not_before() {
 #[test]
 fn a_new_hub_waits_before_it_calls_anybody_away() {
     let young = |seconds, name: &str| {
-        let known = Known { hub: name.into(), up_for: Duration::from_secs(seconds), session: None };
+        let known = Known { hub: name.into(), up_for: Duration::from_secs(seconds), ..known(None) };
         decide(&written(), &known, now())
     };
     assert_eq!(later(&young(20, "hub-1")), 160);
@@ -115,7 +115,7 @@ fn a_new_hub_waits_before_it_calls_anybody_away() {
     // Another hub's vehicle is that hub's to tell, unless nobody does for long.
     assert_eq!(later(&young(180, "hub-2")), 45 * 60);
     let hour = Timestamp::from_second(now().as_second() + 3600).unwrap();
-    let known = Known { hub: "hub-2".into(), up_for: Duration::from_secs(3600), session: None };
+    let known = Known { hub: "hub-2".into(), up_for: Duration::from_secs(3600), ..known(None) };
     assert!(matches!(decide(&written(), &known, hour), Decision::Write(_)));
 }
 
@@ -128,5 +128,15 @@ fn of_two_hubs_the_one_with_the_later_session_is_right() {
     match decide(&written(), &elsewhere, now()) {
         Decision::Write(status) => assert_eq!((status.epoch(), status.progress.unwrap().seq), (8, 1)),
         other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_vehicle_whose_access_is_revoked_is_away_at_once() {
+    for session in [None, Some(heard(report("Downloading", 20, 6)))] {
+        let known = Known { up_for: Duration::ZERO, is_barred: true, ..known(session) };
+        let Decision::Write(status) = decide(&written(), &known, now()) else { panic!("nothing is written") };
+        assert_eq!(status.conditions.connected, Some((false, now())));
+        assert_eq!(decide(&status, &known, now()), Decision::Nothing);
     }
 }

@@ -1,6 +1,6 @@
 //! How many bytes of firmware leave the hub in a second.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
@@ -10,11 +10,12 @@ const DEBT_MAX: f64 = 2.0;
 
 /// A budget of bytes per second, shared by all downloads.
 pub struct Budget {
-    per_second: Option<f64>,
     level: Mutex<Level>,
 }
 
 struct Level {
+    /// None for as fast as it goes.
+    per_second: Option<f64>,
     /// What is left; below zero it is owed.
     bytes: f64,
     at: Instant,
@@ -22,35 +23,46 @@ struct Level {
 
 impl Budget {
     pub fn new(per_second: Option<u64>) -> Budget {
+        let level = Level { per_second: None, bytes: 0.0, at: Instant::now() };
+        let budget = Budget { level: Mutex::new(level) };
+        budget.set(per_second);
+        budget
+    }
+
+    /// So many bytes a second from now on.
+    pub fn set(&self, per_second: Option<u64>) {
         // Exact up to 2^53 bytes a second.
-        let per_second = per_second.map(|bytes| bytes.max(1) as f64);
-        Budget { per_second, level: Mutex::new(Level { bytes: 0.0, at: Instant::now() }) }
+        self.level().per_second = per_second.map(|bytes| bytes.max(1) as f64);
     }
 
     /// Whether one more may begin; if not, when to ask again.
     pub fn admits(&self) -> Result<(), Duration> {
-        let Some(per_second) = self.per_second else { return Ok(()) };
-        let owed = -self.change(per_second, 0.0) / per_second;
-        if owed < DEBT_MAX { Ok(()) } else { Err(Duration::from_secs_f64(owed)) }
+        let owed = self.owes(0);
+        if owed.as_secs_f64() < DEBT_MAX { Ok(()) } else { Err(owed) }
     }
 
     /// Takes bytes, and waits for as long as they are owed.
     pub async fn spend(&self, bytes: usize) {
-        let Some(per_second) = self.per_second else { return };
-        let left = self.change(per_second, bytes as f64);
-        if left < 0.0 {
-            sleep(Duration::from_secs_f64(-left / per_second)).await;
+        let owed = self.owes(bytes);
+        if !owed.is_zero() {
+            sleep(owed).await;
         }
     }
 
-    fn change(&self, per_second: f64, bytes: f64) -> f64 {
-        let mut level = self.level.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Takes bytes; how long it is until nothing is owed.
+    fn owes(&self, bytes: usize) -> Duration {
+        let mut level = self.level();
+        let Some(per_second) = level.per_second else { return Duration::ZERO };
         let now = Instant::now();
         let grown = level.bytes + now.saturating_duration_since(level.at).as_secs_f64() * per_second;
         // What isn't used within a second is gone.
-        level.bytes = grown.min(per_second) - bytes;
+        level.bytes = grown.min(per_second) - bytes as f64;
         level.at = now;
-        level.bytes
+        Duration::from_secs_f64((-level.bytes / per_second).max(0.0))
+    }
+
+    fn level(&self) -> MutexGuard<'_, Level> {
+        self.level.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -70,9 +82,19 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_budget_that_changes_counts_at_once() {
+        let budget = Budget::new(None);
+        budget.spend(1_000_000).await;
+        budget.set(Some(1000));
+        let start = Instant::now();
+        budget.spend(3000).await;
+        assert_eq!(start.elapsed().as_secs(), 3);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn nobody_new_is_let_in_while_too_much_is_owed() {
         let budget = Budget::new(Some(1000));
-        budget.change(1000.0, 5000.0);
+        budget.owes(5000);
         assert_eq!(budget.admits(), Err(Duration::from_secs(5)));
         tokio::time::advance(Duration::from_secs(4)).await;
         assert_eq!(budget.admits(), Ok(()));

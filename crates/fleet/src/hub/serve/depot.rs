@@ -1,8 +1,10 @@
 //! Firmware from a folder: files named by their SHA-256, whole or from where a download broke off.
 
+use std::collections::HashMap;
 use std::io::{self, SeekFrom};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream;
@@ -10,12 +12,14 @@ use http::{Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::{Frame, Incoming};
 use setpoint_fleet_protocol::Party;
+use setpoint_runtime::Key;
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 use tokio::sync::Semaphore;
 
 use super::budget::Budget;
 use super::{Body, Desk, full, plain};
+use crate::hub::Credential;
 
 /// Where firmware is.
 pub const PATH: &str = "/v1/firmware/";
@@ -29,22 +33,47 @@ const DOWNLOADS: usize = 256;
 /// Seconds over which those are spread that are sent away.
 const SPREAD_SECONDS: u64 = 30;
 
+/// Budgets of rollouts that are kept before those that are over are forgotten.
+const ROLLOUTS_MAX: usize = 256;
+
 /// The folder, and how fast it is emptied.
 pub struct Depot {
     folder: Option<PathBuf>,
     budget: Arc<Budget>,
+    /// Of rollouts that have one, by their names.
+    rollouts: Mutex<HashMap<Key, Arc<Budget>>>,
     places: Arc<Semaphore>,
 }
 
 impl Depot {
     pub fn new(folder: Option<PathBuf>, bytes_per_second: Option<u64>) -> Depot {
         let budget = Arc::new(Budget::new(bytes_per_second));
-        Depot { folder, budget, places: Arc::new(Semaphore::new(DOWNLOADS)) }
+        Depot { folder, budget, rollouts: Mutex::default(), places: Arc::new(Semaphore::new(DOWNLOADS)) }
+    }
+
+    /// All budgets that a download has to keep to: the hub's, and those of the rollouts that it is for.
+    fn budgets(&self, rates: &[(Key, u64)]) -> Vec<Arc<Budget>> {
+        let mut known = self.rollouts.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= ROLLOUTS_MAX {
+            // Those that are over; the others keep theirs as long as somebody downloads.
+            known.retain(|_, budget| Arc::strong_count(budget) > 1);
+        }
+        let mut budgets = vec![self.budget.clone()];
+        for (key, rate) in rates {
+            let budget = known.entry(key.clone()).or_insert_with(|| Arc::new(Budget::new(None)));
+            budget.set(Some(*rate));
+            budgets.push(budget.clone());
+        }
+        budgets
     }
 }
 
 /// Answers a download.
-pub async fn answer(desk: &Desk, party: &Party, request: &Request<Incoming>) -> Response<Body> {
+pub async fn answer(
+    desk: &Desk,
+    (party, credential): (&Party, &Credential),
+    request: &Request<Incoming>,
+) -> Response<Body> {
     let depot = &desk.depot;
     let digest = request.uri().path().strip_prefix(PATH).unwrap_or_default();
     let is_digest =
@@ -52,11 +81,15 @@ pub async fn answer(desk: &Desk, party: &Party, request: &Request<Incoming>) -> 
     let Some(folder) = depot.folder.as_ref().filter(|_| is_digest) else {
         return plain(StatusCode::NOT_FOUND, "there is no such firmware");
     };
-    if !desk.hub.may_download(party, digest) {
+    let own_key = matches!(party, Party::Vehicle(_)).then_some(credential.key.as_str());
+    if !desk.hub.may_download(party, own_key, digest) {
         return plain(StatusCode::FORBIDDEN, "no task of yours asks for this firmware");
     }
-    let (Ok(()), Ok(place)) = (depot.budget.admits(), depot.places.clone().try_acquire_owned()) else {
-        return busy(desk);
+    let budgets = depot.budgets(&desk.hub.rates(party, digest));
+    let admitted = budgets.iter().try_for_each(|budget| budget.admits());
+    let place = match (admitted, depot.places.clone().try_acquire_owned()) {
+        (Ok(()), Ok(place)) => place,
+        (admitted, _) => return busy(desk, admitted.err().unwrap_or_default()),
     };
     let opened = async {
         let file = File::open(folder.join(digest)).await?;
@@ -75,9 +108,8 @@ pub async fn answer(desk: &Desk, party: &Party, request: &Request<Incoming>) -> 
     if file.seek(SeekFrom::Start(start)).await.is_err() {
         return plain(StatusCode::INTERNAL_SERVER_ERROR, "the firmware can't be read");
     }
-    let budget = depot.budget.clone();
     let chunks = stream::try_unfold((file, end - start, place), move |(mut file, left, place)| {
-        let budget = budget.clone();
+        let budgets = budgets.clone();
         async move {
             if left == 0 {
                 return Ok::<_, io::Error>(None);
@@ -88,7 +120,9 @@ pub async fn answer(desk: &Desk, party: &Party, request: &Request<Incoming>) -> 
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
             chunk.truncate(count);
-            budget.spend(count).await;
+            for budget in &budgets {
+                budget.spend(count).await;
+            }
             Ok(Some((Frame::data(Bytes::from(chunk)), (file, left - count as u64, place))))
         }
     });
@@ -129,9 +163,8 @@ fn range(asked: Option<&str>, length: u64) -> Option<(StatusCode, u64, u64)> {
     (from < end).then_some((StatusCode::PARTIAL_CONTENT, from, end))
 }
 
-fn busy(desk: &Desk) -> Response<Body> {
-    let seconds = desk.depot.budget.admits().err().map_or(1, |wait| wait.as_secs() + 1);
-    let seconds = seconds + desk.hub.shared.chance.below(SPREAD_SECONDS);
+fn busy(desk: &Desk, wait: Duration) -> Response<Body> {
+    let seconds = wait.as_secs() + 1 + desk.hub.shared.chance.below(SPREAD_SECONDS);
     let mut response = plain(StatusCode::TOO_MANY_REQUESTS, "too many download at once");
     insert(&mut response, header::RETRY_AFTER, seconds.to_string());
     response
@@ -146,6 +179,22 @@ fn insert(response: &mut Response<Body>, name: header::HeaderName, value: String
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_download_keeps_to_the_hubs_budget_and_to_that_of_its_rollout() {
+        let depot = Depot::new(None, Some(4000));
+        let key = |name: &str| Key::namespaced("default", name);
+        for (rates, seconds) in [(vec![], 2), (vec![(key("slow"), 1000)], 8), (vec![(key("fast"), 100_000)], 2)] {
+            let (budgets, start) = (depot.budgets(&rates), tokio::time::Instant::now());
+            for _ in 0..8 {
+                for budget in &budgets {
+                    budget.spend(1000).await;
+                }
+            }
+            // What was owed before, or was left, is less than a second of it.
+            assert!(start.elapsed().as_secs().abs_diff(seconds) <= 1, "{rates:?}: {:?}", start.elapsed());
+        }
+    }
 
     #[test]
     fn a_range_is_from_where_it_broke_off() {

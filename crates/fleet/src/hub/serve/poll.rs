@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 
 use super::{Body, full, plain};
 use crate::hub::plan::AWAY_AFTER;
-use crate::hub::{Hub, Link};
+use crate::hub::{Credential, Hub, Link};
 
 /// How long a poll waits for something to say; below what proxies let a connection be silent for.
 const WAIT: Duration = Duration::from_secs(50);
@@ -30,8 +30,8 @@ struct Polled {
 
 impl Polls {
     /// The session of a party, from now on this one.
-    fn begin(&self, party: &Party, hub: &Hub) -> Arc<Link> {
-        let link = Arc::new(hub.open(party.clone()));
+    fn begin(&self, party: &Party, credential: &Credential, hub: &Hub) -> Arc<Link> {
+        let link = Arc::new(hub.open_with(party.clone(), Some(credential.clone())));
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         open.retain(|_, polled| now.saturating_duration_since(polled.at) < AWAY_AFTER);
@@ -52,7 +52,12 @@ impl Polls {
 }
 
 /// Hears what a request says, and answers with what there is to say, now or within a while.
-pub async fn answer(hub: &Hub, polls: &Polls, party: &Party, request: Request<Incoming>) -> Response<Body> {
+pub async fn answer(
+    hub: &Hub,
+    polls: &Polls,
+    (party, credential): (&Party, &Credential),
+    request: Request<Incoming>,
+) -> Response<Body> {
     let waits = request.uri().query().is_some_and(|query| query.split('&').any(|pair| pair == "wait=true"));
     let body = match Limited::new(request.into_body(), 2 * FRAME_BYTES_MAX).collect().await {
         Ok(body) => body.to_bytes(),
@@ -63,7 +68,7 @@ pub async fn answer(hub: &Hub, polls: &Polls, party: &Party, request: Request<In
         Err(why) => return plain(StatusCode::BAD_REQUEST, why),
     };
     let begins = frames.iter().any(|frame| matches!(frame.said, Some(Said::Hello(_))));
-    let link = if begins { Some(polls.begin(party, hub)) } else { polls.find(party) };
+    let link = if begins { Some(polls.begin(party, credential, hub)) } else { polls.find(party) };
     let Some(link) = link else { return plain(StatusCode::CONFLICT, "there is no session: say hello") };
     for frame in frames {
         if let Err(why) = link.hear(frame) {

@@ -15,7 +15,7 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
 use super::{Body, full, plain};
-use crate::hub::Hub;
+use crate::hub::{Credential, Hub};
 
 /// How long a vehicle may take to accept a frame.
 const SEND_LIMIT: Duration = Duration::from_secs(30);
@@ -43,7 +43,7 @@ pub fn upgrade(mut request: Request<Incoming>, upgraded: &tokio::sync::mpsc::Sen
 }
 
 /// The session, from the upgrade to its end.
-pub async fn session(hub: &Hub, party: Party, upgrading: OnUpgrade) {
+pub async fn session(hub: &Hub, party: Party, credential: Credential, upgrading: OnUpgrade) {
     let Ok(stream) = upgrading.await else { return };
     // The default of the library keeps 128 KiB for each connection.
     let config = WebSocketConfig::default()
@@ -53,7 +53,7 @@ pub async fn session(hub: &Hub, party: Party, upgrading: OnUpgrade) {
         .max_message_size(Some(FRAME_BYTES_MAX))
         .max_frame_size(Some(FRAME_BYTES_MAX));
     let mut socket = WebSocketStream::from_raw_socket(TokioIo::new(stream), Role::Server, Some(config)).await;
-    let link = hub.open(party);
+    let link = hub.open_with(party, Some(credential));
     loop {
         tokio::select! {
             frame = link.next() => match frame {

@@ -1,0 +1,144 @@
+//! Figures of a fleet, one line each: `setpoint up` as released, with vehicles that `setpoint fleet simulate` runs behind one gateway.
+//! Run by `make bench`.
+//!
+//! Words after `--` choose parts, and `vehicles=N` how many there are: `cargo bench -p setpoint --bench fleet -- upgrade
+//! vehicles=10000`. CPU time and memory are told by `/proc`, writes by the revisions that went by.
+
+mod connections;
+mod latency;
+#[path = "../process/mod.rs"]
+mod process;
+mod world;
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use process::{cpu, resident};
+use world::{World, megabytes};
+
+fn main() {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+    runtime.block_on(run());
+}
+
+async fn run() {
+    if is_chosen("upgrade") {
+        for vehicles in counts(&[1_000, 10_000, 100_000]) {
+            upgrade(vehicles).await;
+        }
+    }
+    if is_chosen("latency") {
+        for vehicles in counts(&[10_000, 100_000]) {
+            latency::measure(vehicles).await;
+        }
+    }
+    if is_chosen("connections") {
+        for vehicles in counts(&[5_000]) {
+            connections::measure(vehicles).await;
+        }
+    }
+    if is_chosen("kill") {
+        for vehicles in counts(&[10_000]) {
+            for part in ["the whole control plane", "the hub", "the controllers", "the vehicles"] {
+                kill(vehicles, part).await;
+            }
+        }
+    }
+    if is_chosen("agent") {
+        agent().await;
+    }
+}
+
+/// All vehicles from one firmware to the next, as fast as it goes.
+async fn upgrade(vehicles: usize) {
+    let start = Instant::now();
+    let mut world = World::start(&[]).await;
+    world.simulate(vehicles);
+    world.until_running("1.0.0", vehicles).await;
+    println!("{vehicles} vehicles made and connected in {:.1} s", start.elapsed().as_secs_f64());
+    world.memory(vehicles, "connected");
+    let (server, simulator) = (world.server.cpu(), world.simulator_cpu());
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    println!(
+        "{vehicles} vehicles connected and nothing to do: {:.1} % of a processor, vehicles {:.1} %",
+        (world.server.cpu() - server).as_secs_f64() * 10.0,
+        (world.simulator_cpu() - simulator).as_secs_f64() * 10.0,
+    );
+    let (revision, server, simulator) = (world.revision().await, world.server.cpu(), world.simulator_cpu());
+    let start = Instant::now();
+    world.roll_out("2.0.0").await;
+    let most = world.until_completed().await;
+    let took = start.elapsed();
+    let writes = world.revision().await - revision;
+    println!(
+        "{vehicles} vehicles upgraded in {:.1} s: {:.0} a minute, {:.2} writes each, {:.1} s of CPU (vehicles {:.1} s), at most {} MB \
+         resident",
+        took.as_secs_f64(),
+        vehicles as f64 / took.as_secs_f64() * 60.0,
+        writes as f64 / vehicles as f64,
+        (world.server.cpu() - server).as_secs_f64(),
+        (world.simulator_cpu() - simulator).as_secs_f64(),
+        megabytes(most),
+    );
+    world.memory(vehicles, "after the upgrade");
+}
+
+/// A part is killed in the middle of an upgrade, and started again at once.
+async fn kill(vehicles: usize, part: &str) {
+    let mut world = match part {
+        "the hub" => World::with_hub().await,
+        "the controllers" => World::with_controllers().await,
+        _ => World::start(&[]).await,
+    };
+    world.simulate(vehicles);
+    world.until_running("1.0.0", vehicles).await;
+    world.roll_out("2.0.0").await;
+    world.until_updated(vehicles / 2).await;
+    let start = Instant::now();
+    match part {
+        "the whole control plane" => world.restart().await,
+        "the vehicles" => world.simulate(vehicles),
+        _ => world.restart_part(),
+    }
+    world.until_completed().await;
+    println!(
+        "{part} killed when half of {vehicles} vehicles were upgraded: all are {:.1} s later",
+        start.elapsed().as_secs_f64()
+    );
+}
+
+/// The agent's binary, and one that is connected.
+async fn agent() {
+    let folder = std::path::Path::new(env!("CARGO_BIN_EXE_setpoint")).parent().expect("a folder");
+    let mut build = Command::new(env!("CARGO"));
+    build.args(["build", "--quiet", "--package", "setpoint-edge-agent", "--target-dir"]);
+    build.arg(folder.parent().expect("a target folder"));
+    if folder.ends_with("release") {
+        build.arg("--release");
+    }
+    assert!(build.status().expect("cargo").success());
+    let binary = folder.join("setpoint-edge-agent");
+    let bytes = std::fs::metadata(&binary).expect("the agent").len();
+    let world = World::start(&[]).await;
+    let agent = world.agent(&binary).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    println!(
+        "the agent: {:.2} MB of binary, {:.2} MB resident when connected, {:?} of CPU so far",
+        bytes as f64 / 1e6,
+        resident(agent.id()) as f64 / 1e6,
+        cpu(agent.id()),
+    );
+}
+
+/// Whether a part is to run: all do, unless some are named.
+fn is_chosen(part: &str) -> bool {
+    let mut named = std::env::args().skip(1).filter(|word| !word.starts_with('-') && !word.contains('=')).peekable();
+    named.peek().is_none() || named.any(|word| part.starts_with(&word))
+}
+
+/// How many vehicles: those usual for a part, unless some are said.
+fn counts(usual: &[usize]) -> Vec<usize> {
+    let said = std::env::args().find_map(|word| word.strip_prefix("vehicles=")?.parse().ok());
+    said.map_or_else(|| usual.to_vec(), |count| vec![count])
+}
