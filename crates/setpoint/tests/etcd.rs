@@ -280,6 +280,51 @@ async fn everything_moves_to_etcd_and_back() {
 }
 
 #[tokio::test]
+async fn a_backup_of_etcd_fills_an_empty_one_and_keys_are_rotated_in_it() {
+    let (cluster, folder) = (Cluster::start(1), tempfile::tempdir().unwrap());
+    let (store, data) = (store(&cluster), folder.path().join("data"));
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let run = |command: &[&str], data: &Path| {
+        let output = Command::new(env!("CARGO_BIN_EXE_setpoint"))
+            .args(command)
+            .args(["--store", &store, "--data-dir"])
+            .arg(data)
+            .env_remove("SETPOINT_LOG")
+            .output()
+            .unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let secret: k8s_openapi::api::core::v1::Secret =
+        object(json!({"metadata": {"name": "hidden"}, "stringData": {"a": "b"}}));
+    let made = {
+        let server = start(&cluster, &["server"], &data);
+        Api::default_namespaced(server.client().await).create(&PostParams::default(), &secret).await.unwrap()
+    };
+    assert_eq!(run(&["backup", &file("before")], &data).0, Some(0));
+    assert_eq!(run(&["rotate-keys", "--drop-old"], &data).0, Some(0));
+    // A server that never saw the old key reads everything: the new one came to it through etcd.
+    let other = folder.path().join("other");
+    {
+        let server = start(&cluster, &["server"], &other);
+        let secrets: Api<k8s_openapi::api::core::v1::Secret> = Api::default_namespaced(server.client().await);
+        assert_eq!(secrets.get("hidden").await.unwrap().data, made.data);
+    }
+    let (code, said) = run(&["restore", &file("before"), "--etcd-prefix", "/second"], &other);
+    assert!(code == Some(1) && said.contains("the key that it was sealed with"), "{said}");
+    assert_eq!(run(&["backup", &file("after")], &other).0, Some(0));
+    let (code, said) = run(&["restore", &file("after")], &other);
+    assert!(code == Some(1) && said.contains("already"), "{said}");
+    assert_eq!(run(&["restore", &file("after"), "--etcd-prefix", "/third"], &other).0, Some(0));
+    let server = start(&cluster, &["server", "--etcd-prefix", "/third"], &other);
+    let secrets: Api<k8s_openapi::api::core::v1::Secret> = Api::default_namespaced(server.client().await);
+    let restored = secrets.get("hidden").await.unwrap();
+    assert_eq!((restored.uid(), &restored.data), (made.uid(), &made.data));
+    let version =
+        |object: &k8s_openapi::api::core::v1::Secret| object.resource_version().unwrap().parse::<u64>().unwrap();
+    assert!(version(&restored) > version(&made) + 1_000_000, "beyond all that anybody can have seen");
+}
+
+#[tokio::test]
 async fn an_etcd_that_asks_for_certificates_gets_them() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name).display().to_string();
