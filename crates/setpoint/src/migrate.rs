@@ -1,5 +1,6 @@
 //! Moving everything from one store to another: identities and the order of changes stay, and so do the keys of the cluster.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -68,9 +69,12 @@ pub async fn run(arguments: &MigrateArguments) -> Result<(), Failure> {
     source.close().await;
     written?;
     let target = open(&to, &pki, arguments, &what).await?;
-    let copied = digest(&target.snapshot());
+    let found = target.snapshot();
     target.close().await;
-    let expected = digest(&snapshot);
+    let (copied, expected) = (digest(&found), digest(&snapshot));
+    if !keeps_order(&snapshot, &found) {
+        return Err(Failure::new(&what, "what was written is not in the order of what was read"));
+    }
     if copied != expected {
         return Err(Failure::new(&what, format!("what was written is not what was read: {copied}, not {expected}")));
     }
@@ -143,14 +147,21 @@ fn copy_pki(from: &Path, to: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The digest of all objects with their keys, in the order in which they were last changed.
+/// The digest of all objects with their keys, in the order of these.
 fn digest(snapshot: &Snapshot) -> String {
     let mut context = ring::digest::Context::new(&ring::digest::SHA256);
-    for (key, object) in snapshot.in_order() {
+    let objects: BTreeMap<_, _> = snapshot.in_order().into_iter().collect();
+    for (key, object) in objects {
         context.update(key.to_string().as_bytes());
         context.update(b"\0");
         context.update(&object.without_revision());
         context.update(b"\0");
     }
     context.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Whether nothing is now before what it came after.
+fn keeps_order(before: &Snapshot, after: &Snapshot) -> bool {
+    let at: BTreeMap<_, _> = after.in_order().into_iter().map(|(key, object)| (key, object.revision())).collect();
+    before.in_order().iter().map(|(key, _)| at.get(key)).is_sorted()
 }

@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -261,10 +262,14 @@ fn everything_moves_into_etcd_in_its_order_and_beyond_all_revisions() {
         assert_eq!(fill(&options, &snapshot, snapshot.revision()).await, Ok(301));
         assert_eq!(fill(&options, &snapshot, snapshot.revision()).await, Err(EtcdError::NotEmpty));
         let target = etcd::open(options).await;
-        let contents = |store: &Store| -> Vec<_> {
+        let contents = |store: &Store| -> BTreeMap<_, _> {
             store.snapshot().in_order().into_iter().map(|(key, object)| (key, object.without_revision())).collect()
         };
         assert_eq!(contents(&source), contents(&target));
+        let at: BTreeMap<_, _> =
+            target.snapshot().in_order().into_iter().map(|(key, object)| (key, object.revision())).collect();
+        let order: Vec<_> = snapshot.in_order().iter().map(|(key, _)| at[key]).collect();
+        assert!(order.is_sorted() && order.first() < order.last(), "{order:?}");
         let moved = target.snapshot().in_order();
         assert!(moved.iter().all(|(_, object)| object.revision() > snapshot.revision()));
         // Versions of before are conflicts, and a watch from one is told to list again.
