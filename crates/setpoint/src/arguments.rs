@@ -25,6 +25,8 @@ Examples:
   setpoint up --nodes 3                    the same with three simulated nodes
   setpoint server --data-dir ./data        the API server alone
   setpoint controllers --kubeconfig FILE   the controllers alone, against any Kubernetes API server
+  setpoint get pods -A                     what is there; also apply, delete, events and wait, as in kubectl
+  setpoint why deploy/web                  why an object is not as it should be; also tree and timeline
   setpoint fleet why car-7                 what holds a vehicle
   setpoint server --store etcd://10.0.0.1:2379,10.0.0.2:2379
                                            the same on etcd, as one of several
@@ -94,6 +96,23 @@ pub enum Command {
         seal: SealArguments,
         /// The backup
         file: PathBuf,
+    },
+    #[command(flatten)]
+    People(setpoint_cli::Command),
+    /// Print the completions of a shell
+    #[command(after_help = "\
+Examples:
+  source <(setpoint completion bash)                                 in ~/.bashrc
+  setpoint completion fish > ~/.config/fish/completions/setpoint.fish")]
+    Completion {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual pages
+    #[command(hide = true)]
+    Manual {
+        /// Where to write them
+        folder: PathBuf,
     },
     /// Print the version
     Version,

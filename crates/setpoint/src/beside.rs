@@ -73,7 +73,7 @@ impl Beside {
             if let (None, Some(shared)) = (&options.director_key, &arguments.server.store.etcd.shared_pki) {
                 options.director_key = Some(hub::director_key(&shared.join("director.key"))?);
             }
-            Ok(HubPlace { asked: arguments.hub_listen, usual, folder, options })
+            Ok::<_, Failure>(HubPlace { asked: arguments.hub_listen, usual, folder, options })
         };
         // Without the fleet's kinds there is nothing for it to do.
         let has_hub = !arguments.no_hub && parts::has_fleet(&parts);

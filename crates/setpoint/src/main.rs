@@ -6,11 +6,11 @@ mod arguments;
 mod audit;
 mod beside;
 mod enrol;
-mod failure;
 mod fleet;
 mod hub;
 mod logging;
 mod maintenance;
+mod manual;
 mod migrate;
 mod nearby;
 mod parts;
@@ -30,6 +30,7 @@ use clap::Parser;
 use arguments::{Arguments, Command};
 use beside::Beside;
 use failure::Failure;
+use setpoint_cli::failure;
 
 /// Requests are many short-lived buffers of all sizes, made on one thread and dropped on another: the pattern that the
 /// system's allocator is slow at.
@@ -46,7 +47,10 @@ static ALLOCATOR: setpoint_runtime::probes::ProfiledAllocator = setpoint_runtime
 const BLOCKING_WORK_MAX: Duration = Duration::from_millis(200);
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return misused(&error),
+    };
     match run(arguments.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -56,10 +60,29 @@ fn main() -> ExitCode {
     }
 }
 
+/// Prints what is wrong with the command line, or the help that was asked for.
+fn misused(error: &clap::Error) -> ExitCode {
+    // Where nobody can read it, nothing is lost.
+    let _ = error.print();
+    let command = std::env::args().nth(1).unwrap_or_default();
+    match error.exit_code() {
+        // Scripts that know kubectl know 1 for everything.
+        2 if setpoint_cli::SHARED_WITH_KUBECTL.contains(&command.as_str()) => ExitCode::from(failure::FAILED),
+        code => ExitCode::from(u8::try_from(code).unwrap_or(failure::FAILED)),
+    }
+}
+
 fn run(command: Command) -> Result<(), Failure> {
     if let Command::Version = command {
         failure::say(&format!("setpoint {}\nKubernetes {}", env!("CARGO_PKG_VERSION"), service::KUBERNETES_VERSION));
         return Ok(());
+    }
+    if let Command::Completion { shell } = command {
+        manual::completion(shell);
+        return Ok(());
+    }
+    if let Command::Manual { folder } = &command {
+        return manual::write(folder);
     }
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -86,6 +109,7 @@ async fn perform(command: Command) -> Result<(), Failure> {
         Command::Migrate(arguments) => migrate::run(&arguments).await,
         Command::Backup { data, store, seal, file } => maintenance::backup(&data, &store, &seal, &file).await,
         Command::Restore { data, store, seal, file } => maintenance::restore(&data, &store, &seal, &file).await,
-        Command::Version => Ok(()),
+        Command::People(command) => setpoint_cli::run(command).await,
+        Command::Completion { .. } | Command::Manual { .. } | Command::Version => Ok(()),
     }
 }

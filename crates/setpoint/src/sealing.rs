@@ -133,8 +133,9 @@ impl SealedError {
                 Failure::new(what, format!("secrets in it are sealed, and the keys are not in {}", file.display()))
                     .hint("put back the copy of that file")
             }
-            SealedError::Store(OpenError::Locked) => Failure::new(what, OpenError::Locked)
-                .hint("stop the server that runs on it, or choose another with `--data-dir`"),
+            SealedError::Store(OpenError::Locked) => Failure::new(what, OpenError::Locked).hint(
+                "a setpoint runs on it already: use that one (`setpoint status`), stop it, or choose another with `--data-dir`",
+            ),
             SealedError::Store(error) => Failure::new(what, error),
         }
     }

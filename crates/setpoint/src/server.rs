@@ -275,7 +275,8 @@ where
 }
 
 fn announce(url: &str, kubeconfig: &Path) {
-    say(&format!("ready {url}\n\n  export KUBECONFIG={}\n  kubectl get namespaces\n", kubeconfig.display()));
+    let next = "kubectl get namespaces\n  setpoint status";
+    say(&format!("ready {url}\n\n  export KUBECONFIG={}\n  {next}\n", kubeconfig.display()));
 }
 
 #[cfg(test)]

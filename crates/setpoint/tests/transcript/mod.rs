@@ -14,6 +14,8 @@
 //! Standard output and standard error come merged. A line `...` stands for any number of lines, `[N]` for the exit code N (0
 //! when absent), and words like `<age>` for any text of that form. Columns may be wider or narrower than written.
 
+#![allow(dead_code)] // each test binary has its own copy of this module and needs only a part of it
+
 mod pattern;
 
 use std::fmt::Write as _;
@@ -42,26 +44,62 @@ pub fn run(path: &Path, folder: &Path, environment: &[(&str, String)]) {
     let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let mut steps = parse(&text);
     assert!(!steps.is_empty(), "{} has no commands", path.display());
-    let mut report = String::new();
-    for step in &mut steps {
-        let (said, code) = shell(&step.command.join("\n"), folder, environment);
-        if pattern::matches(&step.expected, &said) && code == step.code {
-            continue;
-        }
-        let place = format!("{}:{}", path.display(), step.line);
-        writeln!(report, "\n{place}\n  {}", step.command.join("\n  ")).expect("a string takes any text");
-        describe(&mut report, step, &said, code);
-        step.expected = said.iter().map(|line| pattern::generalize(line)).collect();
-        step.code = code;
-    }
+    let mode = Mode { same: pattern::matches, written: pattern::generalize, clean: &str::to_owned };
+    let report = perform(&mut steps, &path.display().to_string(), &mode, folder, environment);
     if report.is_empty() {
         return;
     }
-    if std::env::var_os(UPDATE).is_some() {
+    if updates() {
         std::fs::write(path, render(&steps)).expect("the transcript can be written");
     } else {
         panic!("{report}\n`{UPDATE}=1` writes what was printed into the transcript");
     }
+}
+
+/// Runs the commands of a block of a page, whose first line is `line` of `name`; `clean` takes out of the output what is this
+/// run's own. Returns what differs, and the block with what was printed.
+pub fn run_block(
+    block: &str,
+    name: &str,
+    line: usize,
+    clean: &dyn Fn(&str) -> String,
+    folder: &Path,
+    environment: &[(&str, String)],
+) -> (String, String) {
+    let mut steps = parse(block);
+    steps.iter_mut().for_each(|step| step.line += line - 1);
+    let mode = Mode { same: pattern::matches_seen, written: str::to_owned, clean };
+    let report = perform(&mut steps, name, &mode, folder, environment);
+    (report, render(&steps))
+}
+
+/// Whether what is printed is written down instead of compared.
+pub fn updates() -> bool {
+    std::env::var_os(UPDATE).is_some()
+}
+
+/// How output is compared, and how it is written down.
+struct Mode<'a> {
+    same: fn(&[String], &[String]) -> bool,
+    written: fn(&str) -> String,
+    clean: &'a dyn Fn(&str) -> String,
+}
+
+/// Runs steps, and puts what they printed where it is not what was expected. Returns what differed.
+fn perform(steps: &mut [Step], name: &str, mode: &Mode<'_>, folder: &Path, environment: &[(&str, String)]) -> String {
+    let mut report = String::new();
+    for step in steps {
+        let (said, code) = shell(&step.command.join("\n"), folder, environment);
+        let said: Vec<String> = said.iter().map(|line| (mode.clean)(line)).collect();
+        if (mode.same)(&step.expected, &said) && code == step.code {
+            continue;
+        }
+        writeln!(report, "\n{name}:{}\n  {}", step.line, step.command.join("\n  ")).expect("a string takes any text");
+        describe(&mut report, step, &said, code);
+        step.expected = said.iter().map(|line| (mode.written)(line)).collect();
+        step.code = code;
+    }
+    report
 }
 
 fn parse(text: &str) -> Vec<Step> {

@@ -4,11 +4,20 @@ use std::net::IpAddr;
 
 /// Whether all of `said` is what `expected` describes.
 pub fn matches(expected: &[String], said: &[String]) -> bool {
+    all_match(expected, said, line_matches)
+}
+
+/// The same for a page, which shows what was really seen: words that differ from run to run only have to be alike.
+pub fn matches_seen(expected: &[String], said: &[String]) -> bool {
+    all_match(expected, said, |pattern, line| line_matches(pattern, line) || alike(pattern, line))
+}
+
+fn all_match(expected: &[String], said: &[String], same: fn(&str, &str) -> bool) -> bool {
     match expected.split_first() {
         None => said.is_empty(),
-        Some((line, rest)) if line == "..." => (0..=said.len()).any(|skipped| matches(rest, &said[skipped..])),
+        Some((line, rest)) if line == "..." => (0..=said.len()).any(|skipped| all_match(rest, &said[skipped..], same)),
         Some((line, rest)) => {
-            said.split_first().is_some_and(|(first, more)| line_matches(line, first) && matches(rest, more))
+            said.split_first().is_some_and(|(first, more)| same(line, first) && all_match(rest, more, same))
         }
     }
 }
@@ -18,6 +27,25 @@ pub fn common_lines(expected: &[String], said: &[String]) -> usize {
     let differs = |(pattern, line): (&String, &String)| pattern != "..." && !line_matches(pattern, line);
     let stop = expected.iter().zip(said).position(differs);
     stop.unwrap_or(expected.len().min(said.len()))
+}
+
+/// An age stands for any age, and a generated name for any of its owner.
+fn alike(seen: &str, line: &str) -> bool {
+    let words = |text: &str| {
+        text.split([' ', '(', ')', ',', '"'])
+            .map(|word| word.trim_end_matches(':').to_owned())
+            .filter(|word| !word.is_empty())
+            .collect::<Vec<_>>()
+    };
+    let (seen, line) = (words(seen), words(line));
+    let same = |(a, b): (&String, &String)| {
+        let generated = || match (a.rsplit_once('-'), b.rsplit_once('-')) {
+            (Some((a, x)), Some((b, y))) => a == b && suffix(x) && suffix(y),
+            _ => false,
+        };
+        a == b || [age, uid, time, ip].iter().any(|form| form(a) && form(b)) || generated()
+    };
+    seen.len() == line.len() && seen.iter().zip(&line).all(same)
 }
 
 /// Compares one line; a run of two or more spaces inside it is one gap between columns, whatever its width.

@@ -1,0 +1,189 @@
+//! How commands reach an API server: flags, kubeconfig files, and what to say if there is none.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+
+use crate::failure::{Failure, UNREACHABLE};
+use crate::request::Server;
+use crate::span;
+
+/// Flags of every command that talks to an API server, named as in kubectl.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Connection")]
+pub struct ConnectionArguments {
+    /// Whose objects [default: that of the context, or `default`]
+    #[arg(long, short, value_name = "NAMESPACE")]
+    pub namespace: Option<String>,
+    /// How to reach the API server [default: $KUBECONFIG, ~/.kube/config, or that of `setpoint up`]
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Which context of the kubeconfig
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
+    /// Which cluster of the kubeconfig
+    #[arg(long, value_name = "NAME")]
+    pub cluster: Option<String>,
+    /// Which user of the kubeconfig
+    #[arg(long, value_name = "NAME")]
+    pub user: Option<String>,
+    /// Act as this user
+    #[arg(long = "as", value_name = "USER")]
+    pub act_as: Option<String>,
+    /// Act as a member of this group; may be given more than once
+    #[arg(long = "as-group", value_name = "GROUP")]
+    pub act_as_group: Vec<String>,
+    /// How long one request may take, such as 5s or 1m; 0 for no limit
+    #[arg(long, value_name = "TIME", default_value = "0", hide_default_value = true, value_parser = span::parse)]
+    pub request_timeout: Duration,
+}
+
+impl ConnectionArguments {
+    /// Reads the kubeconfig and makes a client of it. Nothing is sent yet.
+    pub async fn connect(&self) -> Result<Server, Failure> {
+        let mut config = self.config().await?;
+        if self.act_as.is_none() && !self.act_as_group.is_empty() {
+            return Err(Failure::error("requesting uid, groups or user-extra without impersonating a user")
+                .hint("say who with `--as`"));
+        }
+        if let Some(user) = &self.act_as {
+            config.auth_info.impersonate = Some(user.clone());
+            config.auth_info.impersonate_groups = Some(self.act_as_group.clone()).filter(|groups| !groups.is_empty());
+        }
+        let namespace = self.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
+        let limit = Some(self.request_timeout).filter(|limit| !limit.is_zero());
+        let url = config.cluster_url.clone();
+        // A watch that is quiet is not a connection that is dead.
+        config.read_timeout = None;
+        let client = kube::Client::try_from(config).map_err(|error| Failure::error(plain(&error)))?;
+        Ok(Server { client, url, namespace, explicit_namespace: self.namespace.is_some(), limit })
+    }
+
+    async fn config(&self) -> Result<kube::Config, Failure> {
+        let (read, origin) = self.read()?;
+        let options =
+            KubeConfigOptions { context: self.context.clone(), cluster: self.cluster.clone(), user: self.user.clone() };
+        let names = read.contexts.iter().map(|context| context.name.as_str()).collect::<Vec<_>>().join(", ");
+        kube::Config::from_custom_kubeconfig(read, &options).await.map_err(|error| unusable(&error, &origin, &names))
+    }
+
+    /// The kubeconfig and where it came from.
+    fn read(&self) -> Result<(Kubeconfig, String), Failure> {
+        if let Some(file) = &self.kubeconfig {
+            let origin = file.display().to_string();
+            return match Kubeconfig::read_from(file) {
+                Ok(read) => Ok((read, origin)),
+                Err(error) => Err(Failure::error(what_is_wrong(&error))
+                    .hint("`setpoint up` says where it writes its kubeconfig")
+                    .with_code(UNREACHABLE)),
+            };
+        }
+        let places = places();
+        let mut merged: Option<Kubeconfig> = None;
+        let mut origin = Vec::new();
+        for place in places.iter().filter(|place| place.path.exists()) {
+            if merged.is_some() && !place.merges {
+                break;
+            }
+            let failed = |error: KubeconfigError| {
+                Failure::error(format!("can't use {}: {}", place.path.display(), what_is_wrong(&error)))
+                    .hint("correct the file, or name another with `--kubeconfig`")
+            };
+            let read = Kubeconfig::read_from(&place.path).map_err(failed)?;
+            merged = Some(match merged {
+                Some(before) => before.merge(read).map_err(failed)?,
+                None => read,
+            });
+            origin.push(place.path.display().to_string());
+        }
+        merged.map(|read| (read, origin.join(", "))).ok_or_else(|| none_found(&places))
+    }
+}
+
+/// One place where a kubeconfig may be.
+struct Place {
+    path: PathBuf,
+    /// Whether it adds to those before it, as the files of $KUBECONFIG do.
+    merges: bool,
+}
+
+/// In the order in which they are tried.
+fn places() -> Vec<Place> {
+    let variable = std::env::var_os("KUBECONFIG").filter(|list| !list.is_empty());
+    let mut places: Vec<Place> = match &variable {
+        Some(list) => {
+            let paths = std::env::split_paths(list).filter(|path| !path.as_os_str().is_empty());
+            paths.map(|path| Place { path, merges: true }).collect()
+        }
+        None => {
+            let home = std::env::var_os("HOME").map(|home| Path::new(&home).join(".kube/config"));
+            home.map(|path| Place { path, merges: false }).into_iter().collect()
+        }
+    };
+    if variable.is_none() {
+        places.extend(data_folder().map(|folder| Place { path: folder.join("admin.kubeconfig"), merges: false }));
+    }
+    places
+}
+
+/// Where `setpoint up` keeps its data unless it is told otherwise.
+pub fn data_folder() -> Option<PathBuf> {
+    let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = variable("XDG_DATA_HOME").or_else(|| variable("HOME").map(|home| home.join(".local/share")));
+    base.map(|base| base.join("setpoint"))
+}
+
+fn none_found(places: &[Place]) -> Failure {
+    let tried: Vec<_> = places.iter().map(|place| place.path.display().to_string()).collect();
+    let tried = if tried.is_empty() { "neither KUBECONFIG nor HOME is set".to_owned() } else { tried.join(", ") };
+    Failure::new("there is no kubeconfig", format!("tried {tried}"))
+        .hint("start a control plane here with `setpoint up`, or name a kubeconfig with `--kubeconfig`")
+        .with_code(UNREACHABLE)
+}
+
+fn unusable(error: &KubeconfigError, origin: &str, contexts: &str) -> Failure {
+    match error {
+        KubeconfigError::LoadContext(name) => {
+            Failure::error(format!("context {name:?} does not exist")).hint(match contexts {
+                "" => format!("{origin} has no contexts"),
+                names => format!("{origin} has {names}"),
+            })
+        }
+        KubeconfigError::CurrentContextNotSet => {
+            Failure::new(format!("can't use {origin}"), "it has no current context")
+                .hint(format!("choose one with `--context`; there are: {contexts}"))
+        }
+        KubeconfigError::LoadClusterOfContext(name) => {
+            Failure::error(format!("cluster {name:?} does not exist")).hint(format!("see the clusters in {origin}"))
+        }
+        other => Failure::new(format!("can't use {origin}"), what_is_wrong(other)),
+    }
+    .with_code(UNREACHABLE)
+}
+
+/// An error of a kubeconfig in the words of kubectl where it has some.
+fn what_is_wrong(error: &KubeconfigError) -> String {
+    match error {
+        KubeconfigError::ReadConfig(cause, path) if cause.kind() == std::io::ErrorKind::NotFound => {
+            format!("stat {}: no such file or directory", path.display())
+        }
+        KubeconfigError::ReadConfig(cause, path) => format!("can't read {}: {cause}", path.display()),
+        other => plain(other),
+    }
+}
+
+/// An error with all its causes, each once.
+pub fn plain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        let said = inner.to_string();
+        if !text.contains(&said) {
+            text = format!("{text}: {said}");
+        }
+        cause = inner.source();
+    }
+    text
+}

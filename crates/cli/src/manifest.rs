@@ -1,0 +1,256 @@
+//! Objects in files: `-f FILE`, `-f DIR`, `-f -`, in JSON or YAML, one or many.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::Value;
+
+use crate::discovery::{Discovery, Kind};
+use crate::failure::Failure;
+use crate::request::Server;
+
+/// Most bytes that are read from one file.
+const FILE_BYTES_MAX: u64 = 256 << 20;
+
+/// Flags of commands that read files.
+#[derive(Args, Clone, Debug, Default)]
+pub struct FileArguments {
+    /// A file or directory with manifests, or - for standard input; may be given more than once
+    #[arg(long = "filename", short = 'f', value_name = "FILE", value_delimiter = ',')]
+    pub files: Vec<String>,
+    /// Look into directories in directories
+    #[arg(long, short = 'R')]
+    pub recursive: bool,
+}
+
+/// One object and where it was read.
+#[derive(Clone, Debug)]
+pub struct Manifest {
+    /// The object.
+    pub object: Value,
+    /// The file, or `STDIN`.
+    pub source: String,
+}
+
+/// One object whose kind the server has.
+#[derive(Clone, Debug)]
+pub struct Known {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its namespace; empty if it is in none.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// The object.
+    pub object: Value,
+    /// Where it was read.
+    pub source: String,
+}
+
+impl FileArguments {
+    /// Reads everything.
+    pub fn read(&self) -> Result<Vec<Manifest>, Failure> {
+        let mut all = Vec::new();
+        for name in &self.files {
+            if name == "-" {
+                let mut text = Vec::new();
+                let read = std::io::stdin().lock().take(FILE_BYTES_MAX).read_to_end(&mut text);
+                read.map_err(|error| Failure::error(format!("can't read standard input: {error}")))?;
+                add(&text, "STDIN", &mut all)?;
+                continue;
+            }
+            if name.starts_with("http://") || name.starts_with("https://") {
+                return Err(Failure::error(format!("the URL {name:?} is not read"))
+                    .hint(format!("fetch it: `curl -fsSL {name} | setpoint apply -f -`")));
+            }
+            for file in self.files_of(Path::new(name))? {
+                let shown = file.display().to_string();
+                let text =
+                    std::fs::read(&file).map_err(|error| Failure::error(format!("can't read {shown}: {error}")))?;
+                add(&text, &shown, &mut all)?;
+            }
+        }
+        Ok(all)
+    }
+
+    /// Whether exactly one object is meant.
+    pub fn is_single(&self) -> bool {
+        matches!(&self.files[..], [file] if file != "-" && !Path::new(file).is_dir())
+    }
+
+    fn files_of(&self, path: &Path) -> Result<Vec<PathBuf>, Failure> {
+        let shown = path.display();
+        if !path.exists() {
+            return Err(Failure::error(format!("the path {:?} does not exist", shown.to_string())));
+        }
+        if !path.is_dir() {
+            return Ok(vec![path.to_owned()]);
+        }
+        let mut files = Vec::new();
+        self.walk(path, &mut files).map_err(|error| Failure::error(format!("error reading {shown}: {error}")))?;
+        if files.is_empty() {
+            return Err(Failure::error(format!(
+                "error reading [{shown}]: recognized file extensions are [.json .yaml .yml]"
+            )));
+        }
+        Ok(files)
+    }
+
+    fn walk(&self, folder: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
+        let mut entries = std::fs::read_dir(folder)?.collect::<Result<Vec<_>, _>>()?;
+        entries.sort_by_key(std::fs::DirEntry::file_name);
+        for entry in entries {
+            let path = entry.path();
+            let extension = path.extension().and_then(|extension| extension.to_str());
+            if path.is_dir() {
+                if self.recursive && !entry.file_type()?.is_symlink() {
+                    self.walk(&path, files)?;
+                }
+            } else if matches!(extension, Some("json" | "yaml" | "yml")) {
+                files.push(path);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The manifests whose kinds the server has; the others are failures, and don't hold up the rest.
+pub fn know(manifests: Vec<Manifest>, discovery: &Discovery, server: &Server) -> (Vec<Known>, Vec<Failure>) {
+    let (mut known, mut failures) = (Vec::new(), Vec::new());
+    for manifest in manifests {
+        match one(manifest, discovery, server) {
+            Ok(object) => known.push(object),
+            Err(failure) => failures.push(failure),
+        }
+    }
+    (known, failures)
+}
+
+fn one(manifest: Manifest, discovery: &Discovery, server: &Server) -> Result<Known, Failure> {
+    let Manifest { object, source } = manifest;
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
+    let (name, namespace) = (text(&object["metadata"]["name"]), text(&object["metadata"]["namespace"]));
+    let found = discovery.of_manifest(&version, &kind).ok_or_else(|| {
+        let near = discovery.kinds.iter().find(|known| known.kind.eq_ignore_ascii_case(&kind));
+        let failure = Failure::error(format!(
+            "resource mapping not found for name: {name:?} namespace: {namespace:?} from {source:?}: \
+             no matches for kind {kind:?} in version {version:?}\nensure CRDs are installed first"
+        ));
+        match near {
+            Some(near) => failure.hint(format!("there is `apiVersion: {}`, `kind: {}`", near.api_version(), near.kind)),
+            None => failure,
+        }
+    })?;
+    let namespace = match (found.namespaced, namespace.as_str()) {
+        (false, _) => String::new(),
+        (true, "") => server.namespace.clone(),
+        (true, own) if server.explicit_namespace && own != server.namespace => {
+            let said = &server.namespace;
+            return Err(Failure::error(format!(
+                "the namespace from the provided object {own:?} does not match the namespace {said:?}. \
+                 You must pass '--namespace={own}' to perform this operation."
+            )));
+        }
+        (true, own) => own.to_owned(),
+    };
+    Ok(Known { kind: found.clone(), namespace, name, object, source })
+}
+
+fn add(text: &[u8], source: &str, all: &mut Vec<Manifest>) -> Result<(), Failure> {
+    for document in documents(text) {
+        let parsed = setpoint_schema::yaml::parse(document.as_bytes()).map_err(|error| {
+            Failure::error(format!("error parsing {source}: error converting YAML to JSON: {error}"))
+        })?;
+        let object = parsed.json.into_value();
+        match object {
+            Value::Null => {}
+            object
+                if object["kind"].as_str().is_some_and(|kind| kind.ends_with("List")) && object["items"].is_array() =>
+            {
+                let items = object["items"].as_array().cloned().unwrap_or_default();
+                all.extend(items.into_iter().map(|object| Manifest { object, source: source.to_owned() }));
+            }
+            object => {
+                check(&object, source)?;
+                all.push(Manifest { object, source: source.to_owned() });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check(object: &Value, source: &str) -> Result<(), Failure> {
+    let set = |name: &str| object[name].as_str().is_some_and(|text| !text.is_empty());
+    if !object.is_object() {
+        return Err(Failure::error(format!("error parsing {source}: a manifest is an object, this is not"))
+            .hint("begin with `apiVersion:` and `kind:`"));
+    }
+    let missing: Vec<&str> = ["apiVersion", "kind"].into_iter().filter(|name| !set(name)).collect();
+    match missing[..] {
+        [] => Ok(()),
+        ["kind"] => Err(Failure::error(format!(
+            "unable to decode {source:?}: Object 'Kind' is missing in '{}'",
+            crate::go::json(object)
+        ))),
+        _ => Err(Failure::error(format!("error validating {source:?}: {} not set", missing.join(", ")))
+            .hint("a manifest says what it is: `apiVersion: v1` and `kind: ConfigMap`, for example")),
+    }
+}
+
+/// The documents of a file, which lines of three dashes part.
+fn documents(text: &[u8]) -> Vec<String> {
+    let text = String::from_utf8_lossy(text);
+    let mut documents = vec![String::new()];
+    for line in text.lines() {
+        if line == "---" || line.starts_with("--- ") {
+            documents.push(String::new());
+        } else if let Some(document) = documents.last_mut() {
+            document.push_str(line);
+            document.push('\n');
+        }
+    }
+    documents
+        .retain(|document| document.lines().any(|line| !line.trim().is_empty() && !line.trim_start().starts_with('#')));
+    documents
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: &str) {
+        let mut all = Vec::new();
+        let said = match add(text.as_bytes(), "a.yaml", &mut all) {
+            Ok(()) => all.iter().map(|one| crate::output::name(&one.object)).collect::<Vec<_>>().join(" "),
+            Err(failure) => failure.to_string(),
+        };
+        assert!(said.starts_with(expected), "{text}\n{said}");
+    }
+
+    #[test]
+    fn a_file_has_any_number_of_objects() {
+        check("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n", "pod/a");
+        check(
+            "# nothing\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: a}\n---\n\n---\n{\"apiVersion\":\"apps/v1\",\"kind\":\"X\",\"metadata\":{\"name\":\"b\"}}",
+            "pod/a x.apps/b",
+        );
+        check(
+            "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Pod, metadata: {name: a}}\n- {apiVersion: v1, kind: Pod, metadata: {name: b}}\n",
+            "pod/a pod/b",
+        );
+        check("", "");
+    }
+
+    #[test]
+    fn what_is_no_manifest_is_told() {
+        check("a: b: c", "error: error parsing a.yaml: error converting YAML to JSON: yaml: ");
+        check("metadata: {}\n", "error: error validating \"a.yaml\": apiVersion, kind not set");
+        check(
+            "apiVersion: v1\n",
+            "error: unable to decode \"a.yaml\": Object 'Kind' is missing in '{\"apiVersion\":\"v1\"}'",
+        );
+        check("just text", "error: error parsing a.yaml: a manifest is an object, this is not");
+    }
+}

@@ -1,0 +1,77 @@
+//! What a terminal may get: no control characters of strangers, colour only where it is wanted, progress on long work.
+
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+/// Work that takes longer than this shows that it goes on.
+const QUIET: Duration = Duration::from_millis(300);
+
+/// How often the sign of life moves.
+const TICK: Duration = Duration::from_millis(120);
+
+/// Text from a server, such that it can't give orders to a terminal. What is piped keeps all but what kubectl takes out.
+pub fn escape(text: &str) -> String {
+    clean(text, std::io::stdout().is_terminal())
+}
+
+fn clean(text: &str, strictly: bool) -> String {
+    let mut clean = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '\x1b' => clean.push_str("^["),
+            '\r' => clean.push_str("\\r"),
+            letter if strictly && letter.is_control() && !matches!(letter, '\n' | '\t') => {
+                clean.extend(letter.escape_default());
+            }
+            letter => clean.push(letter),
+        }
+    }
+    clean
+}
+
+/// Whether colours may be used on standard output.
+pub fn is_coloured() -> bool {
+    let variable = |name: &str| std::env::var_os(name);
+    std::io::stdout().is_terminal()
+        && variable("NO_COLOR").is_none()
+        && variable("TERM").is_none_or(|term| term != "dumb")
+}
+
+/// Text in a colour of the terminal, where colours may be used.
+pub fn coloured(text: &str, colour: u8) -> String {
+    if is_coloured() { format!("\x1b[{colour}m{text}\x1b[0m") } else { text.to_owned() }
+}
+
+/// Waits for work; on a terminal there is a sign of life on standard error if it takes long.
+pub async fn with_progress<T>(what: &str, work: impl Future<Output = T>) -> T {
+    let mut work = std::pin::pin!(work);
+    if !std::io::stderr().is_terminal() {
+        return work.await;
+    }
+    let begin = Instant::now();
+    if let Ok(done) = tokio::time::timeout(QUIET, &mut work).await {
+        return done;
+    }
+    let signs = ['-', '\\', '|', '/'];
+    let mut turn = 0;
+    loop {
+        let line = format!("\r\x1b[K{} {what} ({:.0?})", signs[turn % signs.len()], begin.elapsed());
+        let _ = std::io::stderr().write_all(line.as_bytes());
+        turn += 1;
+        if let Ok(done) = tokio::time::timeout(TICK, &mut work).await {
+            let _ = std::io::stderr().write_all(b"\r\x1b[K");
+            return done;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_can_not_give_orders_to_a_terminal() {
+        assert_eq!(clean("a\x1b[2Jb\rc\x07", true), "a^[[2Jb\\rc\\u{7}");
+        assert_eq!(clean("a\x1b[2Jb\rc\x07\n", false), "a^[[2Jb\\rc\x07\n");
+    }
+}

@@ -1,0 +1,107 @@
+//! `setpoint tree`: an object and what it owns, each with how it fares.
+
+use clap::Args;
+use setpoint_schema::human;
+
+use crate::connection::ConnectionArguments;
+use crate::discovery::Discovery;
+use crate::failure::{Failure, note, print};
+use crate::family::{self, Family};
+use crate::get::now;
+use crate::health;
+use crate::terminal::{coloured, escape, with_progress};
+use crate::{selection, tab::Tabs};
+
+/// The command line.
+#[derive(Args, Debug)]
+pub struct TreeArguments {
+    /// The object: KIND/NAME or KIND NAME
+    #[arg(value_name = "KIND/NAME", required = true, num_args = 1..=2)]
+    pub words: Vec<String>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub connection: ConnectionArguments,
+}
+
+/// Runs it.
+pub async fn run(arguments: &TreeArguments) -> Result<(), Failure> {
+    let server = arguments.connection.connect().await?;
+    let discovery = Discovery::read(&server).await?;
+    let (kind, name) = selection::one(&arguments.words, &discovery)?;
+    let family = with_progress("reading", family::read(&server, &discovery, &kind, &name)).await?;
+    print(&draw(&family, now()));
+    if !family.unseen.is_empty() {
+        note(&format!("not looked at: {}", family.unseen.join(", ")));
+    }
+    Ok(())
+}
+
+/// The tree as lines.
+fn draw(family: &Family, now: i64) -> String {
+    let mut tabs = Tabs::default();
+    tabs.row(["OBJECT", "HEALTH", "AGE"]);
+    let mut open: Vec<bool> = Vec::new();
+    for member in &family.members {
+        open.truncate(member.depth.saturating_sub(1));
+        let stem: String = open.iter().map(|goes_on| if *goes_on { "│ " } else { "  " }).collect();
+        let branch = match (member.depth, member.is_last) {
+            (0, _) => "",
+            (_, true) => "└─",
+            (_, false) => "├─",
+        };
+        if member.depth > 0 {
+            open.push(!member.is_last);
+        }
+        let object = &member.object;
+        let text = |value: &serde_json::Value| escape(value.as_str().unwrap_or_default());
+        let health = health::of(object);
+        let fares = format!("{} {}", health.mark.sign(), health.words);
+        tabs.row([
+            format!("{stem}{branch}{}/{}", text(&object["kind"]), text(&object["metadata"]["name"])),
+            coloured(fares.trim_end(), health.mark.colour()),
+            human::age(object["metadata"].get("creationTimestamp"), now),
+        ]);
+    }
+    tabs.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn object(kind: &str, name: &str, owner: &str) -> Value {
+        json!({
+            "kind": kind,
+            "metadata": {
+                "name": name, "uid": name, "creationTimestamp": "2026-01-01T00:00:00Z",
+                "ownerReferences": if owner.is_empty() { json!([]) } else { json!([{"uid": owner}]) },
+            },
+        })
+    }
+
+    #[test]
+    fn children_stand_below_their_owners() {
+        let others = vec![
+            object("Pod", "p2", "r1"),
+            object("Pod", "p1", "r1"),
+            object("ReplicaSet", "r1", "d"),
+            object("ReplicaSet", "r2", "d"),
+            object("Pod", "p3", "r2"),
+        ];
+        let drawn = draw(&Family::of(object("Deployment", "d", ""), others), 1_767_225_600 + 60);
+        let names: Vec<&str> = drawn.lines().map(|line| line.split("   ").next().unwrap_or_default()).collect();
+        assert_eq!(
+            names,
+            ["OBJECT", "Deployment/d", "├─ReplicaSet/r1", "│ ├─Pod/p1", "│ └─Pod/p2", "└─ReplicaSet/r2", "  └─Pod/p3"]
+        );
+        assert!(drawn.lines().nth(1).is_some_and(|line| line.ends_with("60s")), "{drawn}");
+    }
+
+    #[test]
+    fn a_ring_of_owners_ends() {
+        let family = Family::of(object("A", "a", "b"), vec![object("B", "b", "a"), object("A", "a", "b")]);
+        assert_eq!(family.members.len(), 2);
+    }
+}

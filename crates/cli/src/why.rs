@@ -1,0 +1,91 @@
+//! `setpoint why`: the first cause for which an object is not as it should be, in one sentence.
+
+mod cause;
+
+use clap::Args;
+use serde_json::Value;
+use setpoint_fleet::tell::Fleet;
+
+use crate::connection::ConnectionArguments;
+use crate::discovery::Discovery;
+use crate::failure::{Failure, note, say};
+use crate::request::{Ask, Server};
+use crate::terminal::{escape, with_progress};
+use crate::{events, family, selection};
+
+pub use cause::{Facts, sentence};
+
+/// Most pods of a Service that are looked at.
+const PODS_MAX: &str = "100";
+
+/// The command line.
+#[derive(Args, Debug)]
+pub struct WhyArguments {
+    /// The object: KIND/NAME or KIND NAME
+    #[arg(value_name = "KIND/NAME", required = true, num_args = 1..=2)]
+    pub words: Vec<String>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub connection: ConnectionArguments,
+}
+
+/// Runs it.
+pub async fn run(arguments: &WhyArguments) -> Result<(), Failure> {
+    let server = arguments.connection.connect().await?;
+    let discovery = Discovery::read(&server).await?;
+    let (kind, name) = selection::one(&arguments.words, &discovery)?;
+    if kind.kind == "Vehicle" && kind.group == setpoint_fleet::kinds::GROUP {
+        return vehicle(&server, &name).await;
+    }
+    let gathered = with_progress("reading", async {
+        let family = family::read(&server, &discovery, &kind, &name).await?;
+        let namespace = kind.namespaced.then_some(server.namespace.as_str());
+        // Without events the rest still tells something.
+        let events = events::list(&server, namespace.or(Some("default")), None).await.unwrap_or_default();
+        let selected = selected(&server, family.root()).await;
+        let nodes = nodes(&server, &family).await;
+        Ok::<_, Failure>(Facts { family, events, selected, nodes, now: crate::get::now() })
+    });
+    let facts = gathered.await?;
+    say(&escape(&sentence(&facts)));
+    if !facts.family.unseen.is_empty() {
+        note(&format!("not looked at: {}", facts.family.unseen.join(", ")));
+    }
+    Ok(())
+}
+
+/// Vehicles have a teller of their own.
+async fn vehicle(server: &Server, name: &str) -> Result<(), Failure> {
+    let failed = |error: kube::Error| Failure::new("can't read the fleet", error);
+    let fleet = Fleet::read(&server.client, &server.namespace).await.map_err(failed)?;
+    let told = fleet.why(name, k8s_openapi::jiff::Timestamp::now());
+    let missing = || Failure::error(format!("there is no vehicle {name:?} in {}", server.namespace));
+    say(&escape(&told.ok_or_else(missing)?));
+    Ok(())
+}
+
+/// The pods that a Service chooses.
+async fn selected(server: &Server, root: &Value) -> Option<Vec<Value>> {
+    let selector = root["spec"]["selector"].as_object().filter(|_| root["kind"] == "Service")?;
+    let terms: Vec<_> =
+        selector.iter().filter_map(|(name, value)| Some(format!("{name}={}", value.as_str()?))).collect();
+    let ask = Ask::get(format!("/api/v1/namespaces/{}/pods", server.namespace));
+    let mut list = server.get(ask.with("labelSelector", terms.join(",")).with("limit", PODS_MAX)).await.ok()?;
+    match list["items"].take() {
+        Value::Array(pods) => Some(pods),
+        _ => None,
+    }
+}
+
+/// The nodes that pods of the family are on.
+async fn nodes(server: &Server, family: &family::Family) -> Vec<Value> {
+    let names = family.members.iter().filter_map(|member| member.object["spec"]["nodeName"].as_str());
+    let names: std::collections::BTreeSet<&str> = names.collect();
+    let mut nodes = Vec::new();
+    for name in names.into_iter().take(20) {
+        if let Ok(node) = server.get(Ask::get(format!("/api/v1/nodes/{}", crate::request::segment(name)))).await {
+            nodes.push(node);
+        }
+    }
+    nodes
+}
