@@ -1,0 +1,171 @@
+//! The pages of this repository: every command that they show is run, and what they show of its output is compared.
+//!
+//! A block that is run is marked `console`. One that can't be run here says why in a comment right above it:
+//! `<!-- not run: … -->`.
+
+mod server;
+mod transcript;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use server::Server;
+use setpoint_cli::Figures;
+
+/// A fenced block of a page.
+struct Block {
+    /// The line of its first line of text, from 1.
+    line: usize,
+    language: String,
+    text: String,
+    excused: bool,
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// Every page for people.
+fn pages() -> Vec<PathBuf> {
+    let mut pages = vec![root().join("README.md"), root().join("README.zh-CN.md"), root().join("ARCHITECTURE.md")];
+    let mut folders = vec![root().join("docs")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                pages.push(path);
+            }
+        }
+    }
+    pages.sort();
+    pages
+}
+
+fn blocks(text: &str) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    let mut open: Option<Block> = None;
+    let mut above = String::new();
+    for (number, line) in text.lines().enumerate() {
+        match (&mut open, line.strip_prefix("```")) {
+            (None, Some(language)) => {
+                let excused = above.starts_with("<!-- not run: ") && above.ends_with(" -->");
+                open = Some(Block { line: number + 2, language: language.to_owned(), text: String::new(), excused });
+            }
+            (Some(_), Some(_)) => blocks.extend(open.take()),
+            (Some(block), None) => block.text += &format!("{line}\n"),
+            (None, None) if !line.trim().is_empty() => line.clone_into(&mut above),
+            (None, None) => {}
+        }
+    }
+    assert!(open.is_none(), "a block is not closed");
+    blocks
+}
+
+#[test]
+fn every_block_of_commands_is_run_or_says_why_not() {
+    let mut report = String::new();
+    for page in pages() {
+        for block in blocks(&std::fs::read_to_string(&page).unwrap()) {
+            let has_commands = block.text.lines().any(|line| line.starts_with("$ "))
+                || ["sh", "bash", "shell"].contains(&block.language.as_str());
+            if has_commands && block.language != "console" && !block.excused {
+                report += &format!("{}:{}: mark it `console`, or say why it is not run\n", page.display(), block.line);
+            }
+        }
+    }
+    assert!(report.is_empty(), "{report}");
+}
+
+#[test]
+fn what_pages_show_is_what_is_seen() {
+    let mut report = String::new();
+    for page in pages() {
+        report += &run(&page);
+    }
+    assert!(report.is_empty(), "{report}\n`UPDATE_TRANSCRIPTS=1` writes what was printed into the pages");
+}
+
+/// Runs the commands of one page, from its top to its end, on a control plane of its own.
+fn run(page: &Path) -> String {
+    let mut text = std::fs::read_to_string(page).unwrap();
+    let shown = page.strip_prefix(root()).unwrap_or(page).display().to_string();
+    let blocks: Vec<Block> =
+        blocks(&text).into_iter().filter(|block| block.language == "console" && !block.excused).collect();
+    if blocks.is_empty() {
+        return String::new();
+    }
+    let home = tempfile::tempdir().unwrap();
+    let work = home.path().join("work");
+    std::fs::create_dir(&work).unwrap();
+    let data = work.join(".local/share/setpoint");
+    let _server = Server::start_as(&["up", "--nodes", "3"], &data);
+    let own = Path::new(env!("CARGO_BIN_EXE_setpoint")).parent().unwrap();
+    let path = std::env::var("PATH").unwrap_or_default();
+    let environment = [
+        ("PATH", format!("{}:{}:{path}", server::tools().join("bin").display(), own.display())),
+        ("HOME", work.display().to_string()),
+        ("KUBECONFIG", data.join("admin.kubeconfig").display().to_string()),
+        ("EXAMPLES", root().join("examples").display().to_string()),
+    ];
+    // A reader comes some seconds after the start.
+    let settled = "setpoint wait --for=create node/simulated-2 serviceaccount/default && setpoint wait nodes --all --for=condition=Ready";
+    let settled = std::process::Command::new("bash").args(["-c", settled]).envs(environment.clone()).output().unwrap();
+    assert!(settled.status.success(), "{}", String::from_utf8_lossy(&settled.stderr));
+    let kubeconfig = std::fs::read_to_string(data.join("admin.kubeconfig")).unwrap();
+    let url = kubeconfig.lines().find_map(|line| line.trim().strip_prefix("server: ")).unwrap().to_owned();
+    // A reader's own home and the usual port stand there instead of this run's.
+    let clean = |line: &str| line.replace(work.to_str().unwrap(), "/home/you").replace(&url, "https://127.0.0.1:6443");
+    let mut report = String::new();
+    for block in blocks {
+        let (differs, seen) = transcript::run_block(&block.text, &shown, block.line, &clean, &work, &environment);
+        text = text.replacen(&block.text, &seen, 1);
+        report += &differs;
+    }
+    if !report.is_empty() && transcript::updates() {
+        std::fs::write(page, text).unwrap();
+        return String::new();
+    }
+    report
+}
+
+#[test]
+fn every_figure_of_the_dashboard_and_the_alerts_is_served() {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start_as(&["up", "--nodes", "1"], &home.path().join("data"));
+    let seen = std::process::Command::new(env!("CARGO_BIN_EXE_setpoint"))
+        .args(["get", "--raw", "/metrics", "--kubeconfig"])
+        .arg(&server.kubeconfig)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&seen.stdout);
+    let figures = Figures::parse(&text);
+    // A family without samples yet, such as requests that were refused, is told of by its type.
+    let families = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
+    let served: BTreeSet<&str> = figures.names().chain(families).collect();
+    let families = ["setpoint_", "apiserver_", "workqueue_", "controller_", "process_", "leader_", "rest_client_"];
+    let mut named = BTreeSet::new();
+    for file in ["dashboard.json", "alerts.yaml"] {
+        let text = std::fs::read_to_string(root().join("docs/ops").join(file)).unwrap();
+        let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_').map(str::to_owned);
+        named.extend(words.filter(|word| families.iter().any(|family| word.starts_with(family))));
+    }
+    let missing: Vec<&String> = named.iter().filter(|name| !served.contains(name.as_str())).collect();
+    assert!(named.len() >= 10, "{named:?}");
+    assert_eq!(missing, Vec::<&String>::new(), "served are {served:?}");
+}
+
+#[test]
+fn every_link_between_pages_leads_somewhere() {
+    for page in pages() {
+        let text = std::fs::read_to_string(&page).unwrap();
+        for target in text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next()) {
+            if target.is_empty() || target.contains("://") || target.contains(' ') {
+                continue;
+            }
+            let path = page.parent().unwrap().join(target);
+            assert!(path.exists(), "{}: {target} is not there", page.display());
+        }
+    }
+}
