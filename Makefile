@@ -4,10 +4,15 @@ TOOLS := target/tools
 CARGO_DENY := $(TOOLS)/bin/cargo-deny
 CARGO_DENY_VERSION := 0.20.2
 
-.PHONY: run demo cluster test exhaust clusters tools bench fmt clean lint deny audit
+PREFIX ?= /usr/local
+DIST := target/dist
+BUILT = $${CARGO_TARGET_DIR:-target}/packaged/setpoint
+ARGS ?=
+
+.PHONY: run demo cluster test exhaust clusters tools bench fmt clean lint deny audit dist install
 
 run: ## build, then run the whole control plane on this machine
-	cargo run --release -p setpoint --features heap-profile -- up
+	cargo run --release -p setpoint --features heap-profile -- up $(ARGS)
 
 demo: ## the story of a fleet in a minute: a bad firmware caught and taken back, its fix rolled out, while parts are killed
 	cargo build --release -p setpoint
@@ -59,6 +64,26 @@ bench: ## all benchmarks, one line of figures each
 	cargo bench -p setpoint --bench access
 	cargo bench -p setpoint --bench cluster
 	cargo bench -p setpoint --bench fleet
+
+dist: ## a stripped binary with its checksum, systemd unit, completions and manual pages, in target/dist
+	cargo build --profile packaged -p setpoint
+	rm -rf $(DIST) && mkdir -p $(DIST)/bin $(DIST)/completions $(DIST)/man $(DIST)/systemd
+	cp "$(BUILT)" $(DIST)/bin/setpoint
+	cp xtask/dist/setpoint.service $(DIST)/systemd/
+	$(DIST)/bin/setpoint completion bash > $(DIST)/completions/setpoint.bash
+	$(DIST)/bin/setpoint completion zsh > $(DIST)/completions/_setpoint
+	$(DIST)/bin/setpoint completion fish > $(DIST)/completions/setpoint.fish
+	$(DIST)/bin/setpoint manual $(DIST)/man
+	cd $(DIST) && find . -type f ! -name SHA256SUMS | sort | xargs sha256sum > SHA256SUMS
+	@ls -l $(DIST)/bin/setpoint
+
+install: dist ## puts it under PREFIX (/usr/local unless said otherwise)
+	install -D -m 755 $(DIST)/bin/setpoint $(DESTDIR)$(PREFIX)/bin/setpoint
+	install -D -m 644 $(DIST)/completions/setpoint.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/setpoint
+	install -D -m 644 $(DIST)/completions/_setpoint $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_setpoint
+	install -D -m 644 $(DIST)/completions/setpoint.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/setpoint.fish
+	install -d $(DESTDIR)$(PREFIX)/share/man/man1 && install -m 644 $(DIST)/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1/
+	install -D -m 644 $(DIST)/systemd/setpoint.service $(DESTDIR)$(PREFIX)/lib/systemd/system/setpoint.service
 
 fmt:
 	cargo fmt --all
