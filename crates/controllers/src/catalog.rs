@@ -10,7 +10,7 @@ use crate::{
     certificates, cluster_role_aggregation, cron_job, daemon_set, deployment, disruption, endpoint_slice,
     endpoint_slice_mirroring, endpoints, garbage_collector, horizontal_pod_autoscaler, job, namespace, node_lifecycle,
     persistent_volume, pod_gc, replica_set, replication_controller, resource_quota, root_ca, service_account,
-    service_account_token, stateful_set, taint_eviction, ttl_after_finished, volume_protection,
+    service_account_token, stateful_set, taint_eviction, token_cleaner, ttl_after_finished, volume_protection,
 };
 
 /// One controller.
@@ -80,6 +80,7 @@ pub const ALL: &[Entry] = &[
     Entry { name: "serviceaccount-token-controller", alias: "serviceaccount-token", add: service_account_token::add },
     Entry { name: "statefulset-controller", alias: "statefulset", add: stateful_set::add },
     Entry { name: "taint-eviction-controller", alias: "taint-eviction", add: taint_eviction::add },
+    Entry { name: "token-cleaner-controller", alias: "tokencleaner", add: token_cleaner::add },
     Entry { name: "ttl-after-finished-controller", alias: "ttl-after-finished", add: ttl_after_finished::add },
 ];
 
@@ -105,6 +106,7 @@ pub fn account(name: &str) -> Option<&str> {
         "root-ca-certificate-publisher-controller" => "root-ca-cert-publisher",
         "serviceaccount-controller" => "service-account-controller",
         "serviceaccount-token-controller" => return None,
+        "token-cleaner-controller" => "token-cleaner",
         other => other,
     })
 }

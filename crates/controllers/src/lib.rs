@@ -42,6 +42,7 @@ mod service_account;
 mod service_account_token;
 mod stateful_set;
 mod taint_eviction;
+mod token_cleaner;
 mod ttl_after_finished;
 mod volume_protection;
 mod wake;

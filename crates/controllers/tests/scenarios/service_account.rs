@@ -1,8 +1,11 @@
 //! Every namespace has its service account, and tokens go with theirs.
 
+use std::time::Duration;
+
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
+use k8s_openapi::jiff::SignedDuration;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use setpoint_testkit::{ControlPlane, Process, Scenario, State};
@@ -190,6 +193,37 @@ fn a_token_of_nobody_goes_and_one_that_does_not_say_which_stays() {
             .boxed()
         },
         outcome: |state| expect("secrets", secrets(state), vec!["of-any".to_owned()]),
+    })
+    .assert();
+}
+
+#[test]
+fn a_bootstrap_token_goes_when_its_time_is_over() {
+    exhaust(&Accounts {
+        name: "service_account::a_bootstrap_token_goes_when_its_time_is_over",
+        controller: "token-cleaner-controller",
+        drive: |plane| {
+            async {
+                let secrets: Api<Secret> = Api::namespaced(plane.client(), "kube-system");
+                let (now, hour) = (plane.clock().wall(), SignedDuration::from_hours(1));
+                for (id, end) in [("aaaaaa", Some(now + hour)), ("bbbbbb", Some(now + hour * 9)), ("cccccc", None)] {
+                    let mut data = json!({"token-id": id, "token-secret": "0123456789abcdef"});
+                    if let Some(end) = end {
+                        data["expiration"] = json!(end.to_string());
+                    }
+                    let name = format!("bootstrap-token-{id}");
+                    let token = json!({"metadata": {"name": name}, "type": "bootstrap.kubernetes.io/token", "stringData": data});
+                    let token = serde_json::from_value(token).unwrap();
+                    secrets.create(&PostParams::default(), &token).await.unwrap();
+                }
+                plane.advance(Duration::from_secs(2 * 3600)).await;
+            }
+            .boxed()
+        },
+        outcome: |state| {
+            let left = names(&state.objects("", "secrets"));
+            expect("tokens", left, vec!["bootstrap-token-bbbbbb".to_owned(), "bootstrap-token-cccccc".to_owned()])
+        },
     })
     .assert();
 }
