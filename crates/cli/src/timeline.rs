@@ -24,7 +24,7 @@ pub struct TimelineArguments {
 }
 
 /// Something that happened.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug)]
 struct Moment {
     at: (i64, u32),
     what: &'static str,
@@ -113,8 +113,13 @@ fn moments(object: &Value, events: &[Value], traces: &Value, key: &str) -> Vec<M
             add(&run["started"], "reconcile", controller.clone(), told(run));
         }
     }
-    all.sort();
+    // Most of it is told to the second: within one, causes come before what they led to.
+    all.sort_by_key(|moment: &Moment| (moment.at.0, place(moment.what), moment.at.1));
     all
+}
+
+fn place(what: &str) -> usize {
+    ["created", "deletion", "write", "reconcile", "event", "condition"].iter().position(|it| *it == what).unwrap_or(0)
 }
 
 /// One run of a controller.
@@ -190,5 +195,28 @@ TIME                   WHAT        WHO          DETAIL
 2026-01-01T00:00:05Z   condition                Ready became True (Ok)
 ";
         assert_eq!(drawn, expected);
+    }
+
+    #[test]
+    fn within_a_second_causes_come_first() {
+        let at = |time: &str| json!(format!("2026-01-01T00:00:{time}Z"));
+        let object = json!({
+            "metadata": {"creationTimestamp": at("00"), "managedFields": [{"manager": "kubectl", "operation": "Apply", "time": at("00")}]},
+            "status": {"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": at("00")}]},
+        });
+        let events = [json!({"reason": "Scaled", "lastTimestamp": at("00")})];
+        let traces =
+            json!({"deployment": [{"key": "a/b", "started": at("00.9")}, {"key": "a/b", "started": at("00.2")}]});
+        let order: Vec<_> =
+            moments(&object, &events, &traces, "a/b").into_iter().map(|it| (it.what, it.at.1)).collect();
+        let expected = [
+            ("created", 0),
+            ("write", 0),
+            ("reconcile", 200_000_000),
+            ("reconcile", 900_000_000),
+            ("event", 0),
+            ("condition", 0),
+        ];
+        assert_eq!(order, expected);
     }
 }
