@@ -48,6 +48,12 @@ fn random_clusters_agree_with_the_slow_model() {
     clusters().for_each(|seed| check(seed, false));
 }
 
+/// Pods of a namespace whose labels change, so that others' anti-affinity is about it no more, are tried again at once.
+#[test]
+fn a_namespace_that_others_no_longer_keep_away_from_wakes_its_pods() {
+    check(5836, false);
+}
+
 #[test]
 fn the_lesser_make_room_for_the_more_important_and_no_more_than_they_must() {
     clusters().for_each(|seed| check(seed, true));

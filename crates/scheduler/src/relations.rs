@@ -174,8 +174,13 @@ impl Relations {
         let its_labels = self.namespaces.get(name);
         for group in self.groups.values_mut().filter(|group| &*group.namespace == name) {
             for (id, tally) in &mut self.tallies {
+                let was_repelled = group.repelled.contains(id);
                 let was = group.forget(*id);
                 let is = group.meet(*id, &tally.counted, its_labels);
+                if was_repelled && !group.repelled.contains(id) {
+                    // Those who repel are as many as before, but not its pods any more.
+                    self.calls.insert(Call::Less(*id));
+                }
                 if was != is {
                     group.enter(tally, &self.grounds[&tally.ground], if is { 1 } else { -1 });
                     self.calls.insert(if is { Call::More(*id) } else { Call::Less(*id) });
