@@ -1,8 +1,10 @@
 //! What happens to the calls of the process under test: what was counted, and where the fault strikes.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::fault::Fault;
 use crate::life::Effect;
@@ -28,7 +30,7 @@ pub(crate) struct Plan(Arc<Inner>);
 struct Inner {
     fault: Option<Fault>,
     /// What the fault hit.
-    struck: Mutex<Option<String>>,
+    struck: Mutex<Option<(String, Instant)>>,
     counts: Mutex<Counts>,
     /// Moves when the process has to die.
     crashes: watch::Sender<usize>,
@@ -82,11 +84,20 @@ impl Plan {
 
     /// What the fault hit, if it came to that.
     pub(crate) fn struck(&self) -> Option<String> {
-        self.0.struck.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.strikes().as_ref().map(|(what, _)| what.clone())
+    }
+
+    /// Whether the fault came within this time.
+    pub(crate) fn has_just_struck(&self, within: Duration) -> bool {
+        self.strikes().as_ref().is_some_and(|(_, at)| at.elapsed() < within)
     }
 
     fn strike(&self, what: String) {
-        *self.0.struck.lock().unwrap_or_else(PoisonError::into_inner) = Some(what);
+        *self.strikes() = Some((what, Instant::now()));
+    }
+
+    fn strikes(&self) -> MutexGuard<'_, Option<(String, Instant)>> {
+        self.0.struck.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Counts a call and tells its fate. `what` names the call.
