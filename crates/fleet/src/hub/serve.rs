@@ -229,8 +229,11 @@ async fn serve(
 }
 
 async fn handshake(stream: TcpStream, tls: TlsAcceptor, places: Arc<Semaphore>) -> Option<TlsStream<TcpStream>> {
-    // Who says nothing takes no place from those who do.
-    stream.readable().await.ok()?;
+    // Who says nothing takes no place from those who do. Only a byte that is there proves it: a socket may be called readable
+    // when it is not.
+    if stream.peek(&mut [0]).await.ok()? == 0 {
+        return None;
+    }
     let _place = places.acquire().await.ok()?;
     timeout(PLACE_LIMIT, tls.accept(stream)).await.ok()?.ok()
 }
