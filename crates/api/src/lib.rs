@@ -18,6 +18,7 @@ pub mod labels;
 pub mod metadata;
 pub mod metrics;
 pub mod name;
+pub mod percent;
 pub mod quantity;
 pub mod quote;
 pub mod revision;

@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 
 use futures_util::FutureExt;
 use http::{Method, Request, Response};
-use setpoint_api::Status;
+use setpoint_api::{Status, percent};
 use setpoint_store::Store;
 use tokio::sync::watch;
 
@@ -529,21 +529,6 @@ pub(crate) fn decoded(segment: &str) -> Result<String, Box<Status>> {
     if !segment.contains('%') {
         return Ok(segment.to_owned());
     }
-    let mut bytes = Vec::with_capacity(segment.len());
-    let mut rest = segment.as_bytes();
-    while let Some((&byte, tail)) = rest.split_first() {
-        let hex = |digits: &[u8]| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok();
-        match (byte, tail.get(..2).and_then(hex)) {
-            (b'%', Some(escaped)) => {
-                bytes.push(escaped);
-                rest = &tail[2..];
-            }
-            _ => {
-                bytes.push(byte);
-                rest = tail;
-            }
-        }
-    }
-    let text = String::from_utf8(bytes).map_err(|_| unknown_resource())?;
+    let text = String::from_utf8(percent::decoded(segment)).map_err(|_| unknown_resource())?;
     if text.contains(['/', '\0']) { Err(unknown_resource()) } else { Ok(text) }
 }

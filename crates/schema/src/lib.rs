@@ -32,6 +32,7 @@ pub mod metadata;
 pub mod name_rule;
 pub mod node;
 pub mod normal;
+pub mod partial;
 pub mod patch;
 pub mod protobuf;
 pub mod regexp;

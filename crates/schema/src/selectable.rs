@@ -1,11 +1,8 @@
 //! Fields that a field selector may name.
 
-use std::fmt;
+use serde_json::Value;
 
-use serde::Deserializer;
-use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Value};
-
+use crate::partial::{self, Part};
 use crate::types::Text;
 
 /// A field that a field selector may name.
@@ -43,82 +40,36 @@ impl Selectable {
 }
 
 /// As much of an object's JSON as its selectable fields are read from: its scalars down to the deepest of these fields, no lists.
-/// The rest is passed over, which is many times quicker than to read it. What can't be read is as good as empty.
+/// What can't be read is as good as empty.
 pub fn readable(json: &[u8], selectable: &[Selectable]) -> Value {
     let ways = selectable.iter().map(|field| match &field.get {
         Get::Call(_) => BUILT_IN_DEPTH,
         Get::Way(way) => way.len(),
     });
     let depth = ways.max().unwrap_or(0);
-    Scalars { depth }.deserialize(&mut serde_json::Deserializer::from_slice(json)).unwrap_or_default()
+    partial::read(json, Scalars { depth }).unwrap_or_default()
 }
 
 /// How deep the selectable fields of built-in kinds are: `spec.nodeName`.
 const BUILT_IN_DEPTH: usize = 2;
 
-/// Reads objects down to a depth, with what they hold of scalars.
+/// Scalars, and objects down to a depth.
 #[derive(Clone, Copy)]
 struct Scalars {
     depth: usize,
 }
 
-impl<'de> DeserializeSeed<'de> for Scalars {
-    type Value = Value;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Scalars {
-    type Value = Value;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("JSON")
+impl Part for Scalars {
+    fn of_member(self, _: &str) -> Option<Scalars> {
+        Some(Scalars { depth: self.depth - 1 })
     }
 
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
+    fn has_objects(self) -> bool {
+        self.depth > 0
     }
 
-    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
-        while list.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(Value::Null)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Value, A::Error> {
-        let Some(depth) = self.depth.checked_sub(1) else {
-            while object.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-            return Ok(Value::Null);
-        };
-        let mut read = Map::new();
-        while let Some(name) = object.next_key::<String>()? {
-            let value = object.next_value_seed(Scalars { depth })?;
-            if !value.is_null() {
-                read.insert(name, value);
-            }
-        }
-        Ok(Value::Object(read))
+    fn has_lists(self) -> bool {
+        false
     }
 }
 
@@ -156,7 +107,8 @@ mod tests {
         let read = readable(pod.to_string().as_bytes(), &fields);
         assert_eq!(values(&read), ["node-1", "true", "web", "3", ""]);
         assert_eq!(values(&read), values(&pod));
-        assert_eq!(read.pointer("/spec/containers"), None, "lists are passed over");
+        assert_eq!(read["spec"]["containers"], Value::Null, "lists are passed over");
+        assert_eq!(read["spec"]["affinity"]["nodeAffinity"], Value::Null, "and what is deeper than any of them");
     }
 
     #[test]

@@ -97,15 +97,15 @@ fn run(page: &Path) -> String {
         return String::new();
     }
     let home = tempfile::tempdir().unwrap();
-    let work = home.path().join("work");
-    std::fs::create_dir(&work).unwrap();
-    let data = work.join(".local/share/setpoint");
+    let desk = home.path().join("desk");
+    std::fs::create_dir(&desk).unwrap();
+    let data = desk.join(".local/share/setpoint");
     let _server = Server::start_as(&["up", "--nodes", "3"], &data);
     let own = Path::new(env!("CARGO_BIN_EXE_setpoint")).parent().unwrap();
     let path = std::env::var("PATH").unwrap_or_default();
     let environment = [
         ("PATH", format!("{}:{}:{path}", server::tools().join("bin").display(), own.display())),
-        ("HOME", work.display().to_string()),
+        ("HOME", desk.display().to_string()),
         ("KUBECONFIG", data.join("admin.kubeconfig").display().to_string()),
         ("EXAMPLES", root().join("examples").display().to_string()),
     ];
@@ -116,10 +116,10 @@ fn run(page: &Path) -> String {
     let kubeconfig = std::fs::read_to_string(data.join("admin.kubeconfig")).unwrap();
     let url = kubeconfig.lines().find_map(|line| line.trim().strip_prefix("server: ")).unwrap().to_owned();
     // A reader's own home and the usual port stand there instead of this run's.
-    let clean = |line: &str| line.replace(work.to_str().unwrap(), "/home/you").replace(&url, "https://127.0.0.1:6443");
+    let clean = |line: &str| line.replace(desk.to_str().unwrap(), "/home/you").replace(&url, "https://127.0.0.1:6443");
     let mut report = String::new();
     for block in blocks {
-        let (differs, seen) = transcript::run_block(&block.text, &shown, block.line, &clean, &work, &environment);
+        let (differs, seen) = transcript::run_block(&block.text, &shown, block.line, &clean, &desk, &environment);
         text = text.replacen(&block.text, &seen, 1);
         report += &differs;
     }

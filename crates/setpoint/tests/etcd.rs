@@ -362,14 +362,17 @@ async fn an_etcd_that_asks_for_certificates_gets_them() {
 #[tokio::test]
 async fn an_etcd_that_asks_for_a_password_gets_it_again_when_its_token_is_old() {
     let folder = tempfile::tempdir().unwrap();
-    // Tokens of a few seconds, so that they run out while the server uses one.
-    let cluster = Cluster::start_with(1, &["--auth-token-ttl=2"]);
+    let cluster = Cluster::start(1);
     let url = format!("http://127.0.0.1:{}/v3/auth", cluster.ports(0)[0]);
-    let tell = |what: &str, body: &str| {
+    let tell_as = |token: &str, what: &str, body: &str| {
         let arguments = ["-sSf", "--retry", "50", "--retry-all-errors", "--retry-delay", "1", "-d", body];
-        let output = Command::new("curl").args(arguments).arg(format!("{url}/{what}")).output().unwrap();
+        let header = format!("authorization: {token}");
+        let output = Command::new("curl").args(arguments).args(["-H", &header, &format!("{url}/{what}")]).output();
+        let output = output.unwrap();
         assert!(output.status.success(), "{what}: {output:?}");
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()
     };
+    let tell = |what: &str, body: &str| tell_as("", what, body);
     tell("user/add", r#"{"name":"root","password":"secret"}"#);
     tell("role/add", r#"{"name":"root"}"#);
     tell("user/grant", r#"{"user":"root","role":"root"}"#);
@@ -381,8 +384,9 @@ async fn an_etcd_that_asks_for_a_password_gets_it_again_when_its_token_is_old() 
     let maps: Api<ConfigMap> = Api::default_namespaced(server.client().await);
     for n in 0..5 {
         maps.create(&PostParams::default(), &config_map(&format!("map-{n}"))).await.unwrap();
-        // Longer than a token lives.
-        tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+        // A password that is set anew, be it the same, makes all tokens of before worthless.
+        let token = tell("authenticate", r#"{"name":"root","password":"secret"}"#);
+        tell_as(token["token"].as_str().unwrap(), "user/changepw", r#"{"name":"root","password":"secret"}"#);
     }
     assert_eq!(maps.list(&ListParams::default()).await.unwrap().items.len(), 5);
 }

@@ -71,18 +71,18 @@ sessions! { kubectl_up ["up", "--nodes", "3"];
 
 fn session(folder: &str, name: &str, command: &[&str]) {
     let home = tempfile::tempdir().unwrap();
-    let work = home.path().join("work");
-    std::fs::create_dir(&work).unwrap();
+    let desk = home.path().join("desk");
+    std::fs::create_dir(&desk).unwrap();
     let server = Server::start_as(command, &home.path().join("data"));
     let own = Path::new(env!("CARGO_BIN_EXE_setpoint")).parent().unwrap();
     let path = std::env::var("PATH").unwrap_or_default();
     let search = format!("{}:{}:{path}", kubectl_folder().display(), own.display());
     let environment = [
         ("PATH", search),
-        ("HOME", work.display().to_string()),
+        ("HOME", desk.display().to_string()),
         ("KUBECONFIG", server.kubeconfig.display().to_string()),
     ];
-    transcript::run(&transcripts(folder).join(name).with_extension("txt"), &work, &environment);
+    transcript::run(&transcripts(folder).join(name).with_extension("txt"), &desk, &environment);
 }
 
 fn compare(folder: &str, run: &[&str]) {

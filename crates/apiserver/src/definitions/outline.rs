@@ -1,83 +1,29 @@
 //! A stored definition without its schemas: enough for its names and conditions, and a small part of a large one.
 
-use std::fmt;
-
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Value};
+use serde_json::Value;
+use setpoint_schema::partial::{self, Part};
 
 /// What is left out.
 const SCHEMA: &str = "openAPIV3Schema";
 
 /// Reads the JSON of a stored definition.
 pub(super) fn read(json: &[u8]) -> Value {
-    let mut deserializer = serde_json::Deserializer::from_slice(json);
-    Outline.deserialize(&mut deserializer).expect("what is stored was encoded by us")
+    partial::read(json, Outline).expect("what is stored was encoded by us")
 }
 
+#[derive(Clone, Copy)]
 struct Outline;
 
-impl<'de> DeserializeSeed<'de> for Outline {
-    type Value = Value;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Outline {
-    type Value = Value;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("JSON")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
-        let mut map = Map::new();
-        while let Some(name) = members.next_key::<String>()? {
-            if name == SCHEMA {
-                members.next_value::<IgnoredAny>()?;
-            } else {
-                map.insert(name, members.next_value_seed(Outline)?);
-            }
-        }
-        Ok(Value::Object(map))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
-        let mut items = Vec::new();
-        while let Some(item) = members.next_element_seed(Outline)? {
-            items.push(item);
-        }
-        Ok(Value::Array(items))
-    }
-
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
-        Ok(value.into())
+impl Part for Outline {
+    fn of_member(self, name: &str) -> Option<Outline> {
+        (name != SCHEMA).then_some(Outline)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Map;
+
     use super::*;
 
     #[test]

@@ -8,6 +8,7 @@ use h2::client::{Builder, SendRequest};
 use h2::{RecvStream, SendStream};
 use http::{HeaderMap, Request, Response, StatusCode};
 use prost::Message;
+use setpoint_api::percent;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::AbortHandle;
 
@@ -296,29 +297,12 @@ fn check(headers: &HeaderMap) -> Result<(), CallError> {
     let Some(code) = text("grpc-status") else { return Ok(()) };
     match code.parse() {
         Ok(0) => Ok(()),
-        Ok(code) => Err(CallError::Refused { code, message: unescaped(text("grpc-message").unwrap_or_default()) }),
+        Ok(code) => {
+            let message = percent::decoded(text("grpc-message").unwrap_or_default());
+            Err(CallError::Refused { code, message: String::from_utf8_lossy(&message).into_owned() })
+        }
         Err(_) => Err(CallError::Lost(format!("not a status of gRPC: {code}"))),
     }
-}
-
-/// The text of a status: bytes that a header can't hold are written as `%XX`.
-fn unescaped(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&byte, tail)) = rest.split_first() {
-        let hex = |digits: &[u8]| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok();
-        match (byte, tail.get(..2).and_then(hex)) {
-            (b'%', Some(escaped)) => {
-                bytes.push(escaped);
-                rest = &tail[2..];
-            }
-            _ => {
-                bytes.push(byte);
-                rest = tail;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 fn framed(message: &impl Message) -> Bytes {
