@@ -381,3 +381,60 @@ async fn a_later_start_gives_default_roles_what_they_lack_and_keeps_what_was_add
     let alone = server.done("GET", role, Value::Null).await;
     assert!(alone["rules"].as_array().is_none_or(Vec::is_empty), "{alone}");
 }
+
+/// The right to write the approval or the status of a request is not enough: it takes one for the signer, by name or for all of
+/// its domain.
+#[tokio::test]
+async fn who_approves_or_signs_has_to_be_allowed_to_signer_by_signer() {
+    const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+    const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
+    let server = Server::start().await;
+    let key = rcgen::KeyPair::generate().unwrap();
+    let pem = rcgen::CertificateParams::default().serialize_request(&key).unwrap().pem().unwrap();
+    let spec = json!({
+        "request": setpoint_schema::base64::encode(pem.as_bytes()),
+        "signerName": "example.com/one", "usages": ["client auth"],
+    });
+    server.done("POST", REQUESTS, json!({"metadata": {"name": "c"}, "spec": spec})).await;
+    for (user, verb, signer) in [
+        ("nobody", "", ""),
+        ("other", "*", "example.com/two"),
+        ("approver", "approve", "example.com/one"),
+        ("signer", "sign", "example.com/*"),
+    ] {
+        let parts = ["certificatesigningrequests/approval", "certificatesigningrequests/status"];
+        let mut rules = vec![json!({"apiGroups": ["certificates.k8s.io"], "resources": parts, "verbs": ["update"]})];
+        if !verb.is_empty() {
+            let signers = json!({"apiGroups": ["certificates.k8s.io"], "resources": ["signers"], "resourceNames": [signer], "verbs": [verb]});
+            rules.push(signers);
+        }
+        server.done("POST", &format!("{RBAC}/clusterroles"), json!({"metadata": {"name": user}, "rules": rules})).await;
+        let reference = json!({"apiGroup": super::GROUP, "kind": "ClusterRole", "name": user});
+        let subjects = json!([{"kind": "User", "name": user}]);
+        let binding = json!({"metadata": {"name": user}, "roleRef": reference, "subjects": subjects});
+        server.done("POST", &format!("{RBAC}/clusterrolebindings"), binding).await;
+    }
+    let refusal = |verb: &str| {
+        format!(
+            "certificatesigningrequests.certificates.k8s.io \"c\" is forbidden: user not permitted to {verb} requests with \
+             signerName \"example.com/one\""
+        )
+    };
+    let condition = |kind: &str| json!([{"type": kind, "status": "True", "reason": "Tested", "message": "by a test"}]);
+    let mut request = server.done("GET", &format!("{REQUESTS}/c"), Value::Null).await;
+    request["status"]["conditions"] = condition("Approved");
+    for user in ["nobody", "other", "signer"] {
+        let said = message(&server, user, "PUT", &format!("{REQUESTS}/c/approval"), request.clone()).await;
+        assert_eq!(said, refusal("approve"), "{user}");
+    }
+    let (code, mut request) = ask(&server, "approver", "PUT", &format!("{REQUESTS}/c/approval"), request).await;
+    assert_eq!(code, 200, "{request}");
+    let unchanged = request.clone();
+    request["status"]["conditions"].as_array_mut().unwrap().extend(condition("Failed").as_array().unwrap().clone());
+    for user in ["nobody", "other", "approver"] {
+        let said = message(&server, user, "PUT", &format!("{REQUESTS}/c/status"), request.clone()).await;
+        assert_eq!(said, refusal("sign"), "{user}");
+        assert_eq!(self::code(&server, user, "PUT", &format!("{REQUESTS}/c/status"), unchanged.clone()).await, 200);
+    }
+    assert_eq!(self::code(&server, "signer", "PUT", &format!("{REQUESTS}/c/status"), request).await, 200);
+}

@@ -348,3 +348,58 @@ async fn a_custom_object_is_shown_in_the_version_that_the_rule_names() {
     assert_eq!((request["kind"].text("version"), request["requestKind"].text("version")), ("v1", "v2"));
     assert_eq!(request["object"].text("apiVersion"), "example.com/v1");
 }
+
+#[tokio::test]
+async fn parts_of_objects_are_shown_as_what_they_are() {
+    let server = Server::start().await;
+    server.pod("p").await;
+    let pod = json!({"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let spec = json!({"replicas": 1, "selector": {"matchLabels": {"app": "a"}}, "template": pod});
+    let sets = "/apis/apps/v1/namespaces/default/replicasets";
+    server.done("POST", sets, json!({"metadata": {"name": "r"}, "spec": spec})).await;
+    let backend = Backend::start(|review| match review["request"].text("operation") {
+        "CONNECT" => Reply::Review(json!({"allowed": false, "status": {"message": "nobody looks inside"}})),
+        _ => allowed(),
+    })
+    .await;
+    let rules = json!([
+        {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods/exec", "pods/attach", "pods/portforward", "pods/binding"], "operations": ["*"]},
+        {"apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["replicasets/scale"], "operations": ["UPDATE"]},
+    ]);
+    configure(&server, VALIDATING, "v", vec![hook("v.example.com", &backend, json!({"rules": rules}))]).await;
+    let seen = || backend.asked().pop().unwrap().1["request"].clone();
+
+    let exec = "/api/v1/namespaces/default/pods/p/exec?command=ls&command=-l&container=c&stdout=true";
+    let (code, message) = server.refused("POST", exec, Value::Null).await;
+    let refusal = "admission webhook \"v.example.com\" denied the request: nobody looks inside";
+    assert_eq!((code, &*message), (400, refusal));
+    let request = seen();
+    assert_eq!(
+        (&request["kind"], request.text("subResource"), request.text("name"), &request["oldObject"]),
+        (&json!({"group": "", "version": "v1", "kind": "PodExecOptions"}), "exec", "p", &Value::Null)
+    );
+    let options = json!({
+        "kind": "PodExecOptions", "apiVersion": "v1", "container": "c", "stdout": true, "command": ["ls", "-l"],
+    });
+    assert_eq!(request["object"], options);
+    for (path, kind) in [("attach?stdin=true", "PodAttachOptions"), ("portforward?ports=80", "PodPortForwardOptions")] {
+        let (code, _) = server.refused("GET", &format!("/api/v1/namespaces/default/pods/p/{path}"), Value::Null).await;
+        assert_eq!((code, seen()["kind"].text("kind")), (400, kind));
+    }
+
+    server.done("PATCH", &format!("{sets}/r/scale"), json!({"spec": {"replicas": 3}})).await;
+    let request = seen();
+    assert_eq!(
+        (&request["kind"], request.text("subResource"), request["resource"].text("resource")),
+        (&json!({"group": "autoscaling", "version": "v1", "kind": "Scale"}), "scale", "replicasets")
+    );
+    let replicas = |object: &str| request[object]["spec"].number("replicas");
+    assert_eq!((replicas("object"), replicas("oldObject")), (Some(3), Some(1)));
+    assert_eq!(request["object"].text("kind"), "Scale");
+
+    let binding = json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}});
+    server.done("POST", "/api/v1/namespaces/default/pods/p/binding", binding).await;
+    let request = seen();
+    assert_eq!((request.text("operation"), request["kind"].text("kind")), ("CREATE", "Binding"));
+    assert_eq!(request["object"]["target"].text("name"), "n");
+}
