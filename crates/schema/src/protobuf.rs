@@ -136,13 +136,16 @@ fn message_of(openapi: &str) -> Option<&'static Message> {
     MESSAGES.get(format!("k8s.io{}", rest.replace('-', "_")).as_str())
 }
 
+/// Those without a field have no line in the table: `subresources.status` of a definition is one.
+static WITHOUT_FIELDS: LazyLock<Message> = LazyLock::new(|| Message { package: "", fields: HashMap::new() });
+
 /// A message by the name that a field of `package` gives it.
-fn resolve(package: &str, name: &str) -> Result<&'static Message> {
+fn resolve(package: &str, name: &str) -> &'static Message {
     let found = match name.strip_prefix('.') {
         Some(absolute) => MESSAGES.get(absolute),
         None => MESSAGES.get(format!("{package}.{name}").as_str()),
     };
-    found.ok_or_else(|| broken("a field of unknown type"))
+    found.unwrap_or(&WITHOUT_FIELDS)
 }
 
 fn read_fields(
@@ -160,7 +163,7 @@ fn read_fields(
         let Some(field) = message.fields.get(&number) else { continue };
         let Some(name) = json_name(field.name, ty) else {
             if let (FieldType::Message(inner), Wire::Bytes(bytes)) = (&field.ty, wire) {
-                read_fields(bytes, resolve(message.package, inner)?, ty, out, depth + 1)?;
+                read_fields(bytes, resolve(message.package, inner), ty, out, depth + 1)?;
             }
             continue;
         };
@@ -223,7 +226,7 @@ fn read_value(wire: Wire<'_>, kind: &FieldType, package: &str, ty: TypeRef<'_>, 
         (FieldType::Double, Wire::Fixed64(bits)) => {
             Number::from_f64(f64::from_bits(bits)).map_or(Value::Null, Value::Number)
         }
-        (FieldType::Message(name), Wire::Bytes(bytes)) => read_message(bytes, resolve(package, name)?, ty, depth)?,
+        (FieldType::Message(name), Wire::Bytes(bytes)) => read_message(bytes, resolve(package, name), ty, depth)?,
         _ => return Err(broken("a field of the wrong wire type")),
     })
 }
@@ -460,6 +463,15 @@ mod tests {
         let container = [field(1, b"a"), field(10, &probe)].concat();
         let object = read(&container, pod).unwrap();
         assert_eq!(object["livenessProbe"]["httpGet"], json!({"path": "/", "port": "http"}));
+    }
+
+    #[test]
+    fn a_message_without_fields_is_an_empty_object() {
+        let version = facts::type_named(
+            "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionVersion",
+        );
+        let object = read(&[field(1, b"v1"), field(5, &field(1, b""))].concat(), version.unwrap()).unwrap();
+        assert_eq!(object, json!({"name": "v1", "subresources": {"status": {}}}));
     }
 
     #[test]
