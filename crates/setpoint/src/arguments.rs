@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use setpoint_controllers::{Choice, ChoiceError};
@@ -68,10 +69,12 @@ pub enum Command {
         #[arg(long)]
         drop_old: bool,
     },
-    /// Check every record in the data directory of a stopped server
+    /// Check every record in the data directory of a stopped server, or every object in etcd
     Verify {
         #[command(flatten)]
         data: DataArguments,
+        #[command(flatten)]
+        store: StoreArguments,
     },
     /// Move everything from one store to another: from a data directory to etcd, or back
     Migrate(MigrateArguments),
@@ -446,6 +449,13 @@ pub enum LogLevel {
     Info,
     Debug,
     Trace,
+}
+
+/// A time as kube's programs take it: `15s`, `1m30s`.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || "expected a time such as 15s or 1m30s".to_owned();
+    let nanos = setpoint_api::time::parse_duration(text).map_err(|_| wrong())?;
+    u64::try_from(nanos).map(Duration::from_nanos).map_err(|_| wrong())
 }
 
 /// The built-in ones and those of the fleet.

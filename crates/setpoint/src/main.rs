@@ -105,7 +105,7 @@ async fn perform(command: Command) -> Result<(), Failure> {
         Command::Fleet(arguments) => fleet::run(arguments).await,
         Command::Hub(arguments) => hub::run(arguments).await,
         Command::RotateKeys { data, store, seal, drop_old } => sealing::rotate(&data, &store, &seal, drop_old).await,
-        Command::Verify { data } => maintenance::verify(&data).await,
+        Command::Verify { data, store } => maintenance::verify(&data, &store).await,
         Command::Migrate(arguments) => migrate::run(&arguments).await,
         Command::Backup { data, store, seal, file } => maintenance::backup(&data, &store, &seal, &file).await,
         Command::Restore { data, store, seal, file } => maintenance::restore(&data, &store, &seal, &file).await,

@@ -8,16 +8,19 @@ use std::sync::Arc;
 
 use setpoint_api::{GroupResource, Revision};
 use setpoint_apiserver::pki::SecretKeys;
-use setpoint_store::{EtcdOptions, OpenError, RESTORE_JUMP, RealDisk, Report, Seal};
+use setpoint_store::{EtcdFiles, EtcdOptions, OpenError, RESTORE_JUMP, RealDisk, Report, Seal};
 
 use crate::arguments::DataArguments;
 use crate::failure::{Failure, say};
 use crate::sealing::SealArguments;
 use crate::storage::{StoreArguments, StoreChoice};
-use crate::{sealing, server, service, storage};
+use crate::{hub, sealing, server, service, storage};
 
-/// Reads every record.
-pub async fn verify(data: &DataArguments) -> Result<(), Failure> {
+/// Reads every record, or every object in etcd.
+pub async fn verify(data: &DataArguments, store: &StoreArguments) -> Result<(), Failure> {
+    if let StoreChoice::Etcd(endpoints) = &store.store {
+        return verify_etcd(store, store.etcd.options(endpoints)?).await;
+    }
     let folder = data.folder()?;
     let what = format!("can't verify the data in {}", folder.display());
     let store = existing_store(&folder, &what)?;
@@ -37,6 +40,32 @@ pub async fn verify(data: &DataArguments) -> Result<(), Failure> {
         }
         Err(error) => Err(refused(&what, error)),
     }
+}
+
+/// Reads every object in etcd, with the keys that servers find there or in a folder. Nothing is written.
+async fn verify_etcd(store: &StoreArguments, options: EtcdOptions) -> Result<(), Failure> {
+    let place = storage::place(&options);
+    let what = format!("can't verify {place}");
+    let failed = |error: io::Error| Failure::new(&what, error);
+    let bench = Bench::new(&std::env::temp_dir()).map_err(failed)?;
+    let file = match &store.etcd.shared_pki {
+        Some(shared) => shared.join(storage::SECRET_KEYS),
+        None => {
+            let file = bench.folder().join(storage::SECRET_KEYS);
+            let files = EtcdFiles::new(&options).map_err(|error| storage::unusable(&place, error))?;
+            let found = files.read().await.map_err(|error| storage::unusable(&place, error))?;
+            if let Some((_, text)) = found.iter().find(|(name, _)| name == storage::SECRET_KEYS) {
+                hub::private(&file, &String::from_utf8_lossy(text)).map_err(failed)?;
+            }
+            file
+        }
+    };
+    let keys = SecretKeys::read(&file, Vec::new()).map_err(|error| Failure::new(&what, error))?;
+    let options = EtcdOptions { seal: keys.map(|keys| Arc::new(keys) as _), ..options };
+    let found = setpoint_store::verify_etcd(service::fields(), options).await;
+    let report = found.map_err(|error| storage::unusable(&place, error))?;
+    say(&format!("ok: {} objects at revision {}", report.objects, report.revision.get()));
+    Ok(())
 }
 
 /// Writes everything to one new file.

@@ -4,12 +4,13 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use setpoint_apiserver::pki::{Pki, SecretKeys};
 use setpoint_store::{Endpoint, EtcdError, EtcdFiles, EtcdOptions, EtcdTls, Seal, Store, WindowBounds};
 
+use crate::arguments::duration;
 use crate::failure::Failure;
 use crate::sealing::{self, SealArguments};
 use crate::{hub, server, service};
@@ -78,6 +79,9 @@ pub struct EtcdArguments {
     /// A file with NAME:PASSWORD for etcd
     #[arg(long, value_name = "FILE")]
     pub etcd_credentials: Option<PathBuf>,
+    /// How often one of the servers lets etcd forget what is older than this; 0 to leave it to somebody else
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration)]
+    pub etcd_compaction_interval: Duration,
     /// A folder with the keys that servers on one etcd have in common; without it they are kept in etcd
     #[arg(long, value_name = "DIR")]
     pub shared_pki: Option<PathBuf>,
@@ -112,6 +116,8 @@ impl EtcdArguments {
             identity: server::identity().map_err(|error| Failure::new("can't start", error))?,
             window: WindowBounds::default(),
             seal: None,
+            compact_every: self.etcd_compaction_interval,
+            asks_progress: true,
         })
     }
 }
@@ -200,7 +206,9 @@ pub fn unusable(place: &str, error: EtcdError) -> Failure {
     match error {
         EtcdError::Unreachable(_) => failure.hint("check that etcd runs, and the addresses and certificates"),
         EtcdError::Settings(_) => failure,
-        EtcdError::Foreign(_) | EtcdError::NotEmpty => failure.hint("choose another with `--etcd-prefix`"),
+        EtcdError::Foreign(_) | EtcdError::NotEmpty | EtcdError::Empty => {
+            failure.hint("choose another with `--etcd-prefix`")
+        }
         EtcdError::Unreadable { .. } => failure.hint("every server needs the same keys in `pki/secrets.keys`"),
         EtcdError::Format(_) => failure.hint("delete everything under the prefix and migrate again"),
     }

@@ -3,6 +3,7 @@
 //! Start at [`commit`] for how a write gets there and what is known of it when an answer is lost, then [`feed`] for how it comes back.
 
 mod channel;
+mod checking;
 mod commit;
 mod compaction;
 mod error;
@@ -23,6 +24,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -32,6 +34,8 @@ use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::JoinSet;
 
 pub use channel::Endpoint;
+pub use checking::{EtcdReport, verify_etcd};
+pub use compaction::COMPACT_EVERY;
 pub use error::EtcdError;
 pub use files::EtcdFiles;
 pub use filling::fill;
@@ -73,6 +77,10 @@ pub struct EtcdOptions {
     pub window: WindowBounds,
     /// Keeps chosen objects unreadable in etcd.
     pub seal: Option<Arc<dyn Seal>>,
+    /// How often what is older than this is forgotten, by one of all servers; never, if it is zero.
+    pub compact_every: Duration,
+    /// Whether members that tell their progress in the order of events are asked for it. If not, all are treated as old ones are.
+    pub asks_progress: bool,
 }
 
 /// Passwords are left out.
@@ -152,7 +160,9 @@ struct Shared {
     leases: Leases,
     /// Asks the feed to find out how far it is.
     progress: Notify,
-    /// The member that the feed is of tells its progress in the order of events.
+    /// Whether members are asked for their progress that tell it in the order of events.
+    asks_progress: bool,
+    /// The member that the feed is of is one of these.
     tells_progress: AtomicBool,
     stopped: watch::Sender<Option<String>>,
     /// What is wrong, as far as is known.
@@ -213,6 +223,7 @@ impl EtcdLog {
             fence: Fence::default(),
             leases: Leases::default(),
             progress: Notify::new(),
+            asks_progress: options.asks_progress,
             tells_progress: AtomicBool::new(false),
             stopped: watch::Sender::new(None),
             health: watch::Sender::new(Ok(())),
@@ -225,7 +236,9 @@ impl EtcdLog {
         tasks.spawn(asking);
         tasks.spawn(Feed::new(Arc::clone(&shared), reader, head, at).run());
         tasks.spawn(probe::run(Arc::clone(&shared)));
-        tasks.spawn(compaction::run(Arc::clone(&shared)));
+        if !options.compact_every.is_zero() {
+            tasks.spawn(compaction::run(Arc::clone(&shared), options.compact_every));
+        }
         Ok((EtcdLog { shared, freshness, fields, tasks: Mutex::new(tasks) }, state, unsealed))
     }
 

@@ -35,7 +35,7 @@ pub use embedded::{
     FORMAT, Identity, OpenError, Options, RESTORE_JUMP, Report, TornTail, backup, create_from, read_backup, restore,
     verify,
 };
-pub use etcd::{Endpoint, EtcdError, EtcdFiles, EtcdOptions, EtcdTls, fill};
+pub use etcd::{COMPACT_EVERY, Endpoint, EtcdError, EtcdFiles, EtcdOptions, EtcdReport, EtcdTls, fill, verify_etcd};
 pub use facts::{Facts, FactsError, FieldNames, Fields, NoFields};
 pub use key::Key;
 pub use log::{EtcdFigures, Figures, Unavailable};

@@ -1,20 +1,21 @@
-//! A real process on a real disk, killed at a random moment, again and again on the same directory.
+//! A real process on a real disk or a real etcd, killed at a random moment, again and again on the same data.
 
 mod support;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use setpoint_store::{Expectation, Options, RealDisk, Store, Transaction};
+use setpoint_store::{Endpoint, Expectation, Options, RealDisk, Store, Transaction};
+use support::etcd::{self, Cluster, prefix};
 use support::{open, pod, put, seeds, value_of};
 
-const DIRECTORY: &str = "SETPOINT_KILL_DIRECTORY";
+const PLACE: &str = "SETPOINT_KILL_PLACE";
 const WRITERS: u64 = 16;
 /// Each writer has this many pairs of objects.
 const PAIRS: u64 = 4;
@@ -26,29 +27,74 @@ fn options() -> Options {
 /// What each writer wrote last to each of its pairs, as far as it was told so: value and revision.
 type Acknowledged = BTreeMap<(u64, u64), (u64, u64)>;
 
+/// Where the objects are.
+enum Place {
+    Directory(PathBuf),
+    Etcd { port: u16, prefix: String },
+}
+
+impl Place {
+    /// As the child is told.
+    fn text(&self) -> String {
+        match self {
+            Place::Directory(directory) => directory.display().to_string(),
+            Place::Etcd { port, prefix } => format!("etcd {port} {prefix}"),
+        }
+    }
+
+    fn parse(text: &str) -> Place {
+        match *text.split(' ').collect::<Vec<_>>() {
+            ["etcd", port, prefix] => Place::Etcd { port: port.parse().expect("a port"), prefix: prefix.to_owned() },
+            _ => Place::Directory(text.into()),
+        }
+    }
+
+    async fn open(&self) -> Store {
+        match self {
+            Place::Directory(directory) => {
+                open(RealDisk::new(directory).expect("a disk"), options()).await.expect("it opens").0
+            }
+            Place::Etcd { port, prefix } => {
+                let member = Endpoint { host: "127.0.0.1".to_owned(), port: *port };
+                etcd::open(etcd::options(vec![member], prefix)).await
+            }
+        }
+    }
+}
+
+const TEST: &str = "nothing_that_a_killed_process_acknowledged_is_lost";
+
 #[test]
 fn nothing_that_a_killed_process_acknowledged_is_lost() {
-    if let Some(directory) = std::env::var_os(DIRECTORY) {
-        return write_until_killed(Path::new(&directory));
+    if let Ok(place) = std::env::var(PLACE) {
+        return write_until_killed(&Place::parse(&place));
     }
     let directory = tempfile::tempdir().expect("a directory");
+    kill_again_and_again(&Place::Directory(directory.path().to_owned()), seeds(30));
+}
+
+#[test]
+fn nothing_that_a_killed_server_on_etcd_acknowledged_is_lost() {
+    let cluster = Cluster::start(1);
+    kill_again_and_again(&Place::Etcd { port: cluster.ports(0)[0], prefix: prefix() }, seeds(10));
+}
+
+fn kill_again_and_again(place: &Place, cycles: std::ops::Range<u64>) {
     let mut rng = StdRng::seed_from_u64(1);
     let mut acknowledged = Acknowledged::new();
-    for cycle in seeds(30) {
+    for cycle in cycles {
         let before: u64 = acknowledged.values().map(|(value, _)| value).sum();
-        kill_while_writing(directory.path(), &mut rng, &mut acknowledged);
+        kill_while_writing(place, &mut rng, &mut acknowledged);
         let after: u64 = acknowledged.values().map(|(value, _)| value).sum();
         assert!(after > before, "cycle {cycle}: nothing was written");
-        check(directory.path(), &mut acknowledged, cycle);
+        check(place, &mut acknowledged, cycle);
     }
 }
 
 /// The child: sixteen writers, each telling what was acknowledged.
-fn write_until_killed(directory: &Path) {
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build().expect("a runtime");
-    runtime.block_on(async {
-        let (store, _) = open(RealDisk::new(directory).expect("a disk"), options()).await.expect("it opens");
+fn write_until_killed(place: &Place) {
+    etcd::run_real(async {
+        let store = place.open().await;
         let writers: Vec<_> = (0..WRITERS).map(|writer| tokio::spawn(write(store.clone(), writer))).collect();
         for writer in writers {
             writer.await.expect("a writer");
@@ -79,8 +125,8 @@ fn names(writer: u64, pair: u64) -> (setpoint_store::Key, setpoint_store::Key) {
 }
 
 /// Starts the child, kills it some time after its first acknowledgement, and notes all that it told.
-fn kill_while_writing(directory: &Path, rng: &mut StdRng, acknowledged: &mut Acknowledged) {
-    let mut child = start(directory);
+fn kill_while_writing(place: &Place, rng: &mut StdRng, acknowledged: &mut Acknowledged) {
+    let mut child = start(place);
     let pipe = BufReader::new(child.stderr.take().expect("a pipe"));
     let (told, lines) = mpsc::channel();
     let reader = std::thread::spawn(move || {
@@ -105,25 +151,23 @@ fn kill_while_writing(directory: &Path, rng: &mut StdRng, acknowledged: &mut Ack
     }
 }
 
-fn start(directory: &Path) -> Child {
+fn start(place: &Place) -> Child {
     Command::new(std::env::current_exe().expect("this test"))
-        .args(["--exact", "nothing_that_a_killed_process_acknowledged_is_lost", "--nocapture"])
-        .env(DIRECTORY, directory)
+        .args(["--exact", TEST, "--nocapture"])
+        .env(PLACE, place.text())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
         .expect("a child")
 }
 
-/// Opens the directory: each pair is as acknowledged, or as the one write after that left it; never half of it.
-fn check(directory: &Path, acknowledged: &mut Acknowledged, cycle: u64) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
-    runtime.block_on(async {
-        let disk = Arc::new(RealDisk::new(directory).expect("a disk"));
-        let (store, report) = Store::open(disk, Arc::new(support::ByNode), options()).await.expect("it opens");
+/// Opens the store: each pair is as acknowledged, or as the one write after that left it; never half of it.
+fn check(place: &Place, acknowledged: &mut Acknowledged, cycle: u64) {
+    etcd::run_real(async {
+        let store = place.open().await;
         let snapshot = store.snapshot();
         let newest = acknowledged.values().map(|(_, revision)| *revision).max().unwrap_or_default();
-        assert!(report.revision.get() >= newest, "cycle {cycle}: revision {newest} was acknowledged");
+        assert!(snapshot.revision().get() >= newest, "cycle {cycle}: revision {newest} was acknowledged");
         for writer in 0..WRITERS {
             for pair in 0..PAIRS {
                 let (left, right) = names(writer, pair);

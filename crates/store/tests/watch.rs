@@ -11,10 +11,21 @@ use setpoint_store::{
     BATCH_EVENTS_MAX, Disk, Durability, Expectation, LARGE_BYTES, MemoryDisk, Options, Report, Store, Transaction,
     WatchError, WatchKind, WindowBounds,
 };
+use support::etcd::{Cluster, prefix, run_real};
 use support::truth::Truth;
 use support::watch_checker::{Checker, Follower, Interest, Seen, Violation};
 use support::workload::{Load, work};
 use support::{dump, json, open, pod, put, rest, run, seeds, small};
+
+/// Runs a test on both logs.
+fn on_both(test: impl AsyncFn(Store)) {
+    run(async {
+        let options = Options { segment_bytes: 1 << 20, ..small() };
+        test(open(MemoryDisk::new(), options).await.expect("a new store").0).await;
+    });
+    let cluster = Cluster::start(1);
+    run_real(async { test(cluster.open(&prefix()).await).await });
+}
 
 fn interests() -> impl Iterator<Item = Interest> + Clone {
     let namespaces = [None, Some("red"), Some("blue"), Some("nowhere")];
@@ -236,14 +247,14 @@ fn next_waits_for_selected_events_and_may_be_dropped_at_any_time() {
 
 #[test]
 fn the_edges_of_a_selection_are_added_and_deleted_with_the_revision_of_the_change() {
-    run(async {
-        let (store, _) = open(MemoryDisk::new(), small()).await.expect("a new store");
+    on_both(async |store| {
+        let from = store.snapshot().revision();
         let by_label = Interest { color: Some("red"), ..Interest::default() };
         let by_field = Interest { node: Some("n1"), ..Interest::default() };
         let elsewhere = Interest { namespace: Some("blue"), ..Interest::default() };
         let mut watchers: Vec<_> = [by_label, by_field, elsewhere]
             .iter()
-            .map(|interest| store.watch(interest.request(Revision::ZERO)).expect("a watcher"))
+            .map(|interest| store.watch(interest.request(from)).expect("a watcher"))
             .collect();
         let key = pod("green", "a");
         // Color, node, and what the one by label and the one by field are told.
@@ -319,9 +330,8 @@ fn less_is_kept_of_the_past_of_large_objects() {
 
 #[test]
 fn a_batch_is_bounded_and_never_splits_a_revision() {
-    run(async {
-        let (store, _) =
-            open(MemoryDisk::new(), Options { segment_bytes: 1 << 20, ..small() }).await.expect("a new store");
+    on_both(async |store| {
+        let from = store.snapshot().revision();
         let mut truth = Truth::default();
         for n in 0..60 {
             let keys: Vec<_> = (0..37).map(|name| pod("red", &format!("o{name}"))).collect();
@@ -330,8 +340,8 @@ fn a_batch_is_bounded_and_never_splits_a_revision() {
             let committed = store.commit(transaction.durability(Durability::Relaxed)).await.expect("committed");
             truth.commit(committed.revision, keys.into_iter().zip(committed.objects).collect());
         }
-        let mut watcher = store.watch(Interest::default().request(Revision::ZERO)).expect("a watcher");
-        let mut checker = Checker::new(Interest::default(), &Default::default(), Revision::ZERO);
+        let mut watcher = store.watch(Interest::default().request(from)).expect("a watcher");
+        let mut checker = Checker::new(Interest::default(), &Default::default(), from);
         let mut batches = 0;
         while checker.events < 60 * 37 {
             let events: Vec<_> = watcher.poll().expect("kept").iter().map(Seen::of).collect();

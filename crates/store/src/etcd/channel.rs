@@ -134,10 +134,11 @@ impl Channel {
         let deadline = Instant::now() + limit;
         loop {
             match self.call(method, request, each).await {
-                Err(error) if !error.is_final() && error != CallError::TooLarge && Instant::now() < deadline => {
+                answered @ (Ok(_) | Err(CallError::Denied(_) | CallError::TooLarge)) => return answered,
+                Err(error) if !error.is_final() && Instant::now() < deadline => {
                     tokio::time::sleep(DIAL_PAUSE).await;
                 }
-                answered => return answered,
+                Err(error) => return Err(error),
             }
         }
     }
@@ -171,26 +172,30 @@ impl Channel {
         {
             return Err(error.clone());
         }
-        let mut why = CallError::Unsent("no member of etcd is named".into());
+        let (mut why, mut all_denied) = ("no member of etcd is named".to_owned(), true);
         for _ in 0..self.endpoints.len() {
             let endpoint = &self.endpoints[current.next % self.endpoints.len()];
             current.next = (current.next + 1) % self.endpoints.len();
             let dialled = timeout(DIAL_MAX, self.dial(endpoint)).await;
-            match dialled.unwrap_or_else(|_| Err("it did not answer in time".into())) {
+            match dialled.unwrap_or_else(|_| Err("it did not answer in time".to_owned().into())) {
                 Ok(member) => {
                     let member = Arc::new(member);
                     current.member = Some(Arc::clone(&member));
                     current.failed = None;
                     return Ok(member);
                 }
-                Err(error) => why = CallError::Unsent(format!("etcd at {endpoint} can't be reached: {error}")),
+                Err(NotDialled { why: error, is_denied }) => {
+                    why = format!("etcd at {endpoint} can't be reached: {error}");
+                    all_denied &= is_denied;
+                }
             }
         }
+        let why = if all_denied { CallError::Denied(why) } else { CallError::Unsent(why) };
         current.failed = Some((Instant::now(), why.clone()));
         Err(why)
     }
 
-    async fn dial(&self, endpoint: &Endpoint) -> Result<Member, String> {
+    async fn dial(&self, endpoint: &Endpoint) -> Result<Member, NotDialled> {
         let stream = TcpStream::connect((&*endpoint.host, endpoint.port)).await.map_err(|error| error.to_string())?;
         // Small requests must not wait for each other.
         stream.set_nodelay(true).map_err(|error| error.to_string())?;
@@ -199,7 +204,9 @@ impl Channel {
             Some(config) => {
                 let name = ServerName::try_from(endpoint.host.clone()).map_err(|error| error.to_string())?;
                 let secured = TlsConnector::from(Arc::clone(config)).connect(name, stream).await;
-                Connection::open(secured.map_err(|error| error.to_string())?, format!("https://{endpoint}")).await
+                let secured =
+                    secured.map_err(|error| NotDialled { is_denied: is_disbelief(&error), why: error.to_string() });
+                Connection::open(secured?, format!("https://{endpoint}")).await
             }
         };
         let connection = self.authenticated(connection.map_err(|error| error.to_string())?).await?;
@@ -208,21 +215,43 @@ impl Channel {
             Ok(status) => Version::parse(&status.version),
             // It speaks, but tells this only to its administrators: then it counts as old.
             Err(error) if error.is_final() => Version::default(),
-            Err(error) => return Err(error.to_string()),
+            Err(error) if self.credentials.is_none() && error.says("user name is empty") => {
+                return Err(NotDialled { why: format!("it asks for a name and a password: {error}"), is_denied: true });
+            }
+            Err(error) => return Err(error.to_string().into()),
         };
         Ok(Member { connection, version })
     }
 
-    async fn authenticated(&self, connection: Connection) -> Result<Connection, String> {
+    async fn authenticated(&self, connection: Connection) -> Result<Connection, NotDialled> {
         let Some((name, password)) = &self.credentials else { return Ok(connection) };
         let request = AuthenticateRequest { name: name.clone(), password: password.clone() };
         let given: Result<AuthenticateResponse, CallError> = connection.unary(AUTHENTICATE, &request).await;
         match given {
             Ok(given) => Ok(connection.with_token(given.token)),
             Err(error) if error.says("authentication is not enabled") => Ok(connection),
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(NotDialled { is_denied: error.says("authentication failed"), why: error.to_string() }),
         }
     }
+}
+
+/// Why a member is not connected.
+struct NotDialled {
+    why: String,
+    /// It does not believe who we are, or we don't who it is.
+    is_denied: bool,
+}
+
+impl From<String> for NotDialled {
+    fn from(why: String) -> NotDialled {
+        NotDialled { why, is_denied: false }
+    }
+}
+
+/// Whether a handshake failed by a certificate, and not by its way.
+fn is_disbelief(error: &std::io::Error) -> bool {
+    let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
+    matches!(cause, Some(rustls::Error::InvalidCertificate(_)))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Lets etcd forget: every five minutes, by one of the servers, what is older than five minutes.
+//! Lets etcd forget: in turns, each by one of the servers, what is older than the turn before.
 //!
 //! All servers count the turns in one key. Whoever finds it as it was at its last turn takes this one, and compacts to the revision of the
 //! last; the others see that somebody did.
@@ -10,8 +10,8 @@ use super::Shared;
 use super::grpc::CallError;
 use super::messages::{COMPACT, CompactRequest, Compare, Done, Operation, TXN, TxnRequest, TxnResponse, revision};
 
-/// As long as kube-apiserver keeps history.
-const EVERY: Duration = Duration::from_secs(300);
+/// The usual time between two turns: as long as kube-apiserver keeps history.
+pub const COMPACT_EVERY: Duration = Duration::from_secs(300);
 
 /// How long a member may take.
 const CALL_MAX: Duration = Duration::from_secs(10);
@@ -26,10 +26,10 @@ struct Turn {
     revision: i64,
 }
 
-pub(super) async fn run(shared: Arc<Shared>) {
+pub(super) async fn run(shared: Arc<Shared>, every: Duration) {
     let mut last = Turn::default();
     loop {
-        tokio::time::sleep(EVERY).await;
+        tokio::time::sleep(every).await;
         match take_turn(&shared, last).await {
             Ok(turn) => last = turn,
             Err(error) => tracing::warn!(%error, "etcd could not be compacted; it is tried again"),

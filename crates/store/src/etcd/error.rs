@@ -22,6 +22,8 @@ pub enum EtcdError {
     Format(String),
     /// There is something under the prefix already.
     NotEmpty,
+    /// No server has ever used the prefix.
+    Empty,
 }
 
 impl fmt::Display for EtcdError {
@@ -30,6 +32,7 @@ impl fmt::Display for EtcdError {
             EtcdError::Unreachable(why) | EtcdError::Settings(why) | EtcdError::Format(why) => f.write_str(why),
             EtcdError::Foreign(key) => write!(f, "{key} in etcd is not ours: the prefix is used by something else"),
             EtcdError::Unreadable { key, why } => write!(f, "{key} in etcd can't be read: {why}"),
+            EtcdError::Empty => f.write_str("nothing was ever stored under the prefix"),
             EtcdError::NotEmpty => f.write_str("there is something under the prefix already"),
         }
     }

@@ -95,7 +95,7 @@ impl Feed {
         let create = WatchRequest { watching: Some(Watching::Create(create)) };
         let (member, mut stream) = shared.channel.stream(WATCH, &create, BEGIN_MAX).await?;
         shared.figures().feed_starts += 1;
-        let in_order = member.version.tells_progress_in_order();
+        let in_order = shared.asks_progress && member.version.tells_progress_in_order();
         shared.tells_progress.store(in_order, Ordering::Relaxed);
         tracing::debug!(member = member.connection.base(), revision = self.at, "following etcd");
         let mut gathered: Vec<WatchedEvent> = Vec::new();

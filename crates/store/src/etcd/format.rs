@@ -65,8 +65,21 @@ impl Format {
             return Ok(Format { offset: 0 });
         }
         let found = answer.responses.first().and_then(|response| response.range.as_ref()?.kvs.first());
-        let written: Option<Written> = found.and_then(|kv| serde_json::from_slice(&kv.value).ok());
-        match written {
+        Format::decode(found.map_or(&[], |kv| &kv.value))
+    }
+
+    /// Reads it where somebody has written it.
+    pub(super) async fn read(channel: &Channel, keys: &Keys) -> Result<Format, EtcdError> {
+        let request = RangeRequest { key: keys.own(NAME), ..RangeRequest::default() };
+        let found: RangeResponse = channel.ask(RANGE, &request, CALL_MAX, TRY_MAX).await.map_err(unreachable)?;
+        match found.kvs.first() {
+            Some(kv) => Format::decode(&kv.value),
+            None => Err(EtcdError::Empty),
+        }
+    }
+
+    fn decode(text: &[u8]) -> Result<Format, EtcdError> {
+        match serde_json::from_slice::<Written>(text).ok() {
             Some(Written { filling: true, .. }) => {
                 Err(EtcdError::Format("a migration to it has not come to its end".into()))
             }

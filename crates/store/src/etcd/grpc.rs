@@ -39,6 +39,8 @@ const UNAUTHENTICATED: u32 = 16;
 pub(super) enum CallError {
     /// It was never sent.
     Unsent(String),
+    /// The same, because one side does not believe who the other one is: asking again changes nothing.
+    Denied(String),
     /// It was sent, and nobody knows what became of it.
     Lost(String),
     /// An answer that is larger than what is taken.
@@ -81,7 +83,10 @@ impl CallError {
 
     /// Whether nothing was done for sure.
     pub(super) fn is_undone(&self) -> bool {
-        matches!(self, CallError::Unsent(_)) || self.is_final() || self.is_unauthenticated() || self.is_crowded()
+        matches!(self, CallError::Unsent(_) | CallError::Denied(_))
+            || self.is_final()
+            || self.is_unauthenticated()
+            || self.is_crowded()
     }
 
     /// Whether the member has too much to do: another one has no less.
@@ -93,7 +98,7 @@ impl CallError {
 impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            CallError::Unsent(why) | CallError::Lost(why) => f.write_str(why),
+            CallError::Unsent(why) | CallError::Denied(why) | CallError::Lost(why) => f.write_str(why),
             CallError::TooLarge => f.write_str("an answer of etcd is too large"),
             CallError::Refused { message, .. } => f.write_str(message),
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use setpoint_store::{Endpoint, EtcdOptions, Store, WindowBounds};
+use setpoint_store::{COMPACT_EVERY, Endpoint, EtcdOptions, Store, WindowBounds};
 
 use super::ByNode;
 pub use super::etcd_process::Cluster;
@@ -19,22 +19,31 @@ impl Cluster {
 
     /// Options of a new process on this cluster, under a prefix.
     pub fn options(&self, prefix: &str, first: usize) -> EtcdOptions {
-        let mut identity = [0; 16];
-        identity[..8].copy_from_slice(&NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes());
-        EtcdOptions {
-            endpoints: self.endpoints(first),
-            prefix: prefix.to_owned(),
-            tls: None,
-            credentials: None,
-            identity,
-            window: WindowBounds { events: 65_536, ..WindowBounds::default() },
-            seal: None,
-        }
+        options(self.endpoints(first), prefix)
     }
 
     /// Opens the store under a prefix, as a process of its own would.
     pub async fn open(&self, prefix: &str) -> Store {
         open(self.options(prefix, 0)).await
+    }
+}
+
+/// Options of a new process on these members, under a prefix.
+pub fn options(endpoints: Vec<Endpoint>, prefix: &str) -> EtcdOptions {
+    // Processes of one test may come from several runs of this program.
+    let mut identity = [0; 16];
+    identity[..8].copy_from_slice(&NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes());
+    identity[8..12].copy_from_slice(&std::process::id().to_be_bytes());
+    EtcdOptions {
+        endpoints,
+        prefix: prefix.to_owned(),
+        tls: None,
+        credentials: None,
+        identity,
+        window: WindowBounds { events: 65_536, ..WindowBounds::default() },
+        seal: None,
+        compact_every: COMPACT_EVERY,
+        asks_progress: true,
     }
 }
 

@@ -14,6 +14,7 @@ pub struct Cluster {
 }
 
 struct Member {
+    program: PathBuf,
     child: Option<Child>,
     arguments: Vec<String>,
     port: u16,
@@ -27,7 +28,27 @@ impl Cluster {
 
     /// The same with more arguments for each of them.
     pub fn start_with(count: usize, more: &[&str]) -> Cluster {
-        let folder = tempfile::tempdir().expect("a folder");
+        Cluster::start_program(program(), count, more)
+    }
+
+    /// The same with an etcd of a version before 3.4.25, if this machine has one: it tells its progress too early, so isn't asked.
+    pub fn start_old(count: usize) -> Option<Cluster> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let fetched = root.join("target/tools/bin/etcd-3.4");
+        let old = std::env::var_os("SETPOINT_OLD_ETCD").map_or(fetched, PathBuf::from);
+        old.exists().then(|| Cluster::start_program(old, count, &[]))
+    }
+
+    /// The same as [`Cluster::start`] with its data below a folder, on the disk that is to be measured.
+    pub fn start_in(beside: &str, count: usize) -> Cluster {
+        Cluster::start_folder(tempfile::tempdir_in(beside).expect("a folder"), program(), count, &[])
+    }
+
+    fn start_program(program: PathBuf, count: usize, more: &[&str]) -> Cluster {
+        Cluster::start_folder(tempfile::tempdir().expect("a folder"), program, count, more)
+    }
+
+    fn start_folder(folder: TempDir, program: PathBuf, count: usize, more: &[&str]) -> Cluster {
         let ports = free_ports(2 * count);
         let peer = |at: usize| format!("http://127.0.0.1:{}", ports[2 * at + 1]);
         let all: Vec<String> = (0..count).map(|at| format!("m{at}={}", peer(at))).collect();
@@ -52,12 +73,18 @@ impl Cluster {
             let mut arguments: Vec<String> =
                 arguments.iter().map(|(name, value)| format!("--{name}={value}")).collect();
             arguments.extend(more.iter().map(|&argument| argument.to_owned()));
-            let mut member = Member { child: None, arguments, port };
+            let mut member = Member { program: program.clone(), child: None, arguments, port };
             member.start();
             member
         };
         let members = (0..count).map(member).collect();
         Cluster { members, _folder: folder }
+    }
+
+    /// All of them, as the command line names a store.
+    pub fn store(&self) -> String {
+        let members: Vec<String> = self.ports(0).iter().map(|port| format!("127.0.0.1:{port}")).collect();
+        format!("etcd://{}", members.join(","))
     }
 
     /// How many members there are.
@@ -70,9 +97,24 @@ impl Cluster {
         self.members[at].kill();
     }
 
-    /// Starts a member again that was killed.
+    /// Asks a member to end, and waits until it has.
+    pub fn stop(&mut self, at: usize) {
+        self.members[at].signal(Signal::TERM);
+        if let Some(mut child) = self.members[at].child.take() {
+            child.wait().expect("it can be waited for");
+        }
+    }
+
+    /// Starts a member again that was killed or stopped.
     pub fn start_again(&mut self, at: usize) {
         self.members[at].start();
+    }
+
+    /// Whether a member answers, and has a leader.
+    pub fn is_healthy(&self, at: usize) -> bool {
+        let url = format!("http://127.0.0.1:{}/health", self.members[at].port);
+        let answer = Command::new("curl").args(["-sS", "--max-time", "2", &url]).output().expect("curl runs");
+        String::from_utf8_lossy(&answer.stdout).contains(r#""health":"true""#)
     }
 
     /// Lets a member stand still.
@@ -93,7 +135,8 @@ impl Cluster {
 
 impl Member {
     fn start(&mut self) {
-        let command = Command::new(program()).args(&self.arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let command =
+            Command::new(&self.program).args(&self.arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         self.child = Some(command.expect("etcd runs"));
     }
 
@@ -118,7 +161,8 @@ impl Drop for Member {
     }
 }
 
-fn program() -> PathBuf {
+/// The etcd that tests use.
+pub fn program() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let fetched = root.join("target/tools/bin/etcd");
     let chosen = std::env::var_os("SETPOINT_ETCD").map_or(fetched, PathBuf::from);

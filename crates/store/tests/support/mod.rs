@@ -3,6 +3,7 @@
 // Each suite uses a part of this.
 #![allow(dead_code)]
 
+pub mod apart;
 pub mod etcd;
 pub mod etcd_process;
 pub mod linearizability;
