@@ -1,12 +1,12 @@
 #!/bin/sh
-# A whole cluster on this machine: three members of etcd, two API servers on it, two managers of controllers, one scheduler and some
-# simulated nodes. Everything is in a folder of its own, and ends with Ctrl-C.
+# A whole cluster on this machine: three members of etcd, two API servers on it, two managers of controllers, two schedulers and
+# some simulated nodes. Everything is in a folder of its own, and ends with Ctrl-C.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 setpoint=${SETPOINT:-${CARGO_TARGET_DIR:-$root/target}/release/setpoint}
 etcd=${SETPOINT_ETCD:-$root/target/tools/bin/etcd}
 data=${SETPOINT_CLUSTER:-$root/target/cluster}
-first=${SETPOINT_CLUSTER_PORT:-26380} # the first of twelve ports
+first=${SETPOINT_CLUSTER_PORT:-26380} # the first of ten ports
 for program in "$setpoint" "$etcd"; do
     [ -x "$program" ] || { echo "$program is not there: \`make cluster\` makes it" >&2; exit 1; }
 done
@@ -66,7 +66,7 @@ for n in 0 1; do
 done
 for n in 0 1; do
     run controllers-$n "$setpoint" controllers --kubeconfig "$data/server-$n/admin.kubeconfig" \
-        --listen 127.0.0.1:$((first + 8 + n))
+        --cluster-signing-cert-file "$data/server-$n/pki/ca.pem" --listen 127.0.0.1:$((first + 8 + n))
     run scheduler-$n "$setpoint" scheduler --kubeconfig "$data/server-$n/admin.kubeconfig" --listen 127.0.0.1:0
 done
 run nodes "$setpoint" node --simulated 3 --kubeconfig "$data/server-0/admin.kubeconfig" --listen 127.0.0.1:0

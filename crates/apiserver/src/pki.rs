@@ -109,6 +109,20 @@ pub struct Certifier {
 }
 
 impl Certifier {
+    /// An authority that somebody else keeps, from the file with its certificate and the one with its key, which may be the same.
+    pub fn read(certificate: &Path, key: Option<&Path>, now: SystemTime) -> Result<Certifier, PkiError> {
+        let text = |path: &Path| {
+            read(path)?.ok_or_else(|| PkiError::Io(path.to_owned(), io::Error::from(io::ErrorKind::NotFound)))
+        };
+        let mut pair = text(certificate)?;
+        if let Some(key) = key {
+            // A key that is there already would be taken for the one that was asked for.
+            pair.truncate(pair.find("-----BEGIN PRIVATE KEY-----").unwrap_or(pair.len()));
+            pair += &text(key)?;
+        }
+        Ok(Certifier { authority: Arc::new(authority_of(&pair, certificate, now)?) })
+    }
+
     /// A certificate in PEM for a request in PEM: its subject, names and key, for these usages in the words of the API (`client auth`).
     /// It never outlives the authority.
     pub fn certify(
@@ -158,17 +172,20 @@ impl From<rcgen::Error> for PkiError {
 
 fn authority(folder: &Path, now: SystemTime) -> Result<Authority, PkiError> {
     let path = folder.join("ca.pem");
-    let damaged = |why: String| PkiError::Damaged(path.clone(), why);
-    let pair = match read(&path)? {
-        Some(text) => Issued::parse(&text).map_err(damaged)?,
-        None => {
-            let pair = Authority::make(now, CA_VALID)?;
-            write(&path, &pair)?;
-            pair
-        }
-    };
+    if let Some(text) = read(&path)? {
+        return authority_of(&text, &path, now);
+    }
+    let pair = Authority::make(now, CA_VALID)?;
+    write(&path, &pair)?;
+    Authority::new(pair).map_err(|why| PkiError::Damaged(path, why))
+}
+
+/// The authority whose certificate and key are in the text of a file.
+fn authority_of(text: &str, path: &Path, now: SystemTime) -> Result<Authority, PkiError> {
+    let damaged = |why: String| PkiError::Damaged(path.to_owned(), why);
+    let pair = Issued::parse(text).map_err(damaged)?;
     if !pair.facts().map_err(damaged)?.is_valid_at(now) {
-        return Err(PkiError::NotValidNow(path));
+        return Err(PkiError::NotValidNow(path.to_owned()));
     }
     Authority::new(pair).map_err(damaged)
 }

@@ -2,18 +2,24 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use setpoint_controllers::Wiring;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use setpoint_apiserver::pki::Certifier;
+use setpoint_controllers::{Signer, Wiring};
 use setpoint_runtime::config::Config;
 use setpoint_runtime::election::ElectionConfig;
 use setpoint_runtime::manager::ManagerOptions;
 use setpoint_runtime::probes::Probes;
 use tokio::net::TcpListener;
 
-use crate::arguments::{AloneArguments, ControllersArguments, NodeArguments, SchedulerArguments};
-use crate::beside::DRAIN_LIMIT;
+use crate::arguments::{
+    AloneArguments, AuthorityArguments, ControllersArguments, ElectionArguments, NodeArguments, SchedulerArguments,
+};
+use crate::beside::{self, DRAIN_LIMIT};
 use crate::failure::{Failure, say};
 use crate::logging;
 use crate::parts::{self, Part};
@@ -23,15 +29,16 @@ use crate::signals::Signals;
 /// `setpoint controllers`.
 pub async fn controllers(arguments: ControllersArguments) -> Result<(), Failure> {
     let config = parts::config(arguments.config.as_deref())?;
-    let election = (!arguments.no_leader_election).then_some("setpoint-controllers");
-    run(Part::Controllers(arguments.controllers), &config, election, arguments.listen, &arguments.alone).await
+    let authorities = Authorities::read(&arguments.authorities)?;
+    let place = Place { listen: arguments.listen, election: election("setpoint-controllers", &arguments.election)? };
+    run(Part::Controllers(arguments.controllers), &config, place, authorities, &arguments.alone).await
 }
 
 /// `setpoint scheduler`.
 pub async fn scheduler(arguments: SchedulerArguments) -> Result<(), Failure> {
-    let election = (!arguments.no_leader_election).then_some("setpoint-scheduler");
     let config = parts::config(arguments.config.as_deref())?;
-    run(parts::scheduler(&config)?, &config, election, arguments.listen, &arguments.alone).await
+    let place = Place { listen: arguments.listen, election: election("setpoint-scheduler", &arguments.election)? };
+    run(parts::scheduler(&config)?, &config, place, Authorities::default(), &arguments.alone).await
 }
 
 /// `setpoint node`. Every process has its own nodes: there is nothing to elect.
@@ -43,28 +50,106 @@ pub async fn node(arguments: NodeArguments) -> Result<(), Failure> {
         memory: arguments.memory,
         ..setpoint_node::simulated::Options::default()
     });
-    run(part, &Config::default(), None, arguments.listen, &arguments.alone).await
+    let place = Place { listen: arguments.listen, election: None };
+    run(part, &Config::default(), place, Authorities::default(), &arguments.alone).await
+}
+
+/// Where a part serves its probes, and the election that it stands for.
+struct Place {
+    listen: SocketAddr,
+    election: Option<ElectionConfig>,
+}
+
+/// The election for a Lease, in which this process has a name of its own.
+fn election(name: &str, arguments: &ElectionArguments) -> Result<Option<ElectionConfig>, Failure> {
+    if arguments.no_leader_election {
+        return Ok(None);
+    }
+    let config = ElectionConfig {
+        lease_duration: arguments.leader_elect_lease_duration,
+        renew_deadline: arguments.leader_elect_renew_deadline,
+        retry_period: arguments.leader_elect_retry_period,
+        ..ElectionConfig::new("kube-system", name, format!("{}_{:016x}", host(), seed()))
+    };
+    config.validate().map_err(|error| Failure::usage("can't stand for election", error))?;
+    Ok(Some(config))
+}
+
+fn host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// Whose certificates controllers publish and make.
+#[derive(Default)]
+struct Authorities {
+    /// None: whom the kubeconfig trusts.
+    root_ca: Option<String>,
+    signer: Option<Signer>,
+}
+
+impl Authorities {
+    fn read(arguments: &AuthorityArguments) -> Result<Authorities, Failure> {
+        let root_ca = arguments.root_ca_file.as_deref().map(certificates).transpose()?;
+        let signer = match &arguments.cluster_signing_cert_file {
+            None => None,
+            Some(file) => {
+                let certifier = Certifier::read(file, arguments.cluster_signing_key_file.as_deref(), SystemTime::now());
+                Some(beside::signer(certifier.map_err(|error| Failure::usage("can't sign certificates", error))?))
+            }
+        };
+        Ok(Authorities { root_ca, signer })
+    }
+}
+
+/// The certificates in a file, in PEM. What else is there stays there: it may be a key, and everybody reads what is published.
+fn certificates(file: &Path) -> Result<String, Failure> {
+    let unusable = |why: String| Failure::usage(format!("can't use {}", file.display()), why);
+    let text = std::fs::read(file).map_err(|error| unusable(error.to_string()))?;
+    let found: Result<Vec<CertificateDer<'_>>, _> = CertificateDer::pem_slice_iter(&text).collect();
+    match found {
+        Ok(found) if !found.is_empty() => Ok(found.iter().map(|der| pem(der)).collect()),
+        Ok(_) => Err(unusable("there is no certificate in it".into())),
+        Err(error) => Err(unusable(error.to_string())),
+    }
+}
+
+/// Whom a kubeconfig trusts, in PEM.
+pub fn root_ca(config: &kube::Config) -> Option<String> {
+    let roots = config.root_cert.as_ref().filter(|roots| !roots.is_empty())?;
+    Some(roots.iter().map(|der| pem(der)).collect())
+}
+
+fn pem(der: &[u8]) -> String {
+    use base64::Engine;
+    let text = base64::engine::general_purpose::STANDARD.encode(der);
+    let lines: Vec<&str> = text.as_bytes().chunks(64).filter_map(|line| std::str::from_utf8(line).ok()).collect();
+    format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"))
 }
 
 async fn run(
     part: Part,
     config: &Config,
-    election: Option<&str>,
-    listen: SocketAddr,
+    place: Place,
+    authorities: Authorities,
     arguments: &AloneArguments,
 ) -> Result<(), Failure> {
     logging::start(arguments.log_level)?;
     let mut signals = Signals::listen()?;
-    let client = client(arguments.kubeconfig.as_ref()).await?;
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let identity = format!("{host}_{:016x}", seed());
-    let election = election.map(|name| ElectionConfig::new("kube-system", name, &identity));
+    let reached = self::config(arguments.kubeconfig.as_ref()).await?;
+    let root_ca = authorities.root_ca.or_else(|| root_ca(&reached));
+    let client = Client::try_from(reached).map_err(|error| Failure::new("can't make a client", error))?;
+    let Place { listen, election } = place;
     let options = ManagerOptions { election, drain_limit: DRAIN_LIMIT, ..ManagerOptions::default() };
     let manager = parts::manager(client.clone(), options)?;
     let client_of = |_: &str| client.clone();
-    // Only the server itself knows by which certificates it is known to pods.
-    let wiring =
-        Wiring { manager: &manager, client_of: &client_of, config, instance: &host, root_ca: None, signer: None };
+    let wiring = Wiring {
+        manager: &manager,
+        client_of: &client_of,
+        config,
+        instance: &host(),
+        root_ca: root_ca.as_deref(),
+        signer: authorities.signer,
+    };
     parts::prepare(&client, std::slice::from_ref(&part)).await?;
     parts::add(&wiring, &[part])?;
     let unable = |error: std::io::Error| Failure::new(format!("can't listen on {listen}"), error);

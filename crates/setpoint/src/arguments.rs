@@ -183,6 +183,9 @@ pub struct UpArguments {
     /// Run no hub
     #[arg(long)]
     pub no_hub: bool,
+    /// The hub's name, which no other hub has [default: this machine's; on etcd one that is kept in DIR/hub.name]
+    #[arg(long, value_name = "NAME")]
+    pub hub_name: Option<String>,
     #[command(flatten)]
     pub hub: HubOptions,
 }
@@ -228,9 +231,42 @@ pub struct ControllersArguments {
     /// Where to serve /healthz, /readyz and /metrics
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:10257", value_parser = address)]
     pub listen: SocketAddr,
+    #[command(flatten)]
+    pub election: ElectionArguments,
+    #[command(flatten)]
+    pub authorities: AuthorityArguments,
+}
+
+/// Whose certificates controllers publish and make.
+#[derive(Args, Default)]
+pub struct AuthorityArguments {
+    /// Whom pods trust when they call the API server, in PEM; published in every namespace [default: whom the kubeconfig trusts]
+    #[arg(long, value_name = "FILE")]
+    pub root_ca_file: Option<PathBuf>,
+    /// The authority that signs requests for certificates, in PEM, such as pki/ca.pem of a server's data directory; without it they
+    /// are left to others
+    #[arg(long, value_name = "FILE")]
+    pub cluster_signing_cert_file: Option<PathBuf>,
+    /// Its key, in PEM [default: in the same file]
+    #[arg(long, value_name = "FILE", requires = "cluster_signing_cert_file")]
+    pub cluster_signing_key_file: Option<PathBuf>,
+}
+
+/// How one copy of several is chosen.
+#[derive(Args)]
+pub struct ElectionArguments {
     /// Work without an election: only safe if no other copy runs
     #[arg(long)]
     pub no_leader_election: bool,
+    /// How long the others wait for a leader that is silent
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = duration)]
+    pub leader_elect_lease_duration: Duration,
+    /// How long a leader goes on that can't renew its lease
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    pub leader_elect_renew_deadline: Duration,
+    /// How long to wait between attempts to get or renew the lease
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = duration)]
+    pub leader_elect_retry_period: Duration,
 }
 
 #[derive(Args)]
@@ -243,9 +279,8 @@ pub struct SchedulerArguments {
     /// Where to serve /healthz, /readyz and /metrics
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:10259", value_parser = address)]
     pub listen: SocketAddr,
-    /// Work without an election: only safe if no other copy runs
-    #[arg(long)]
-    pub no_leader_election: bool,
+    #[command(flatten)]
+    pub election: ElectionArguments,
 }
 
 #[derive(Args)]

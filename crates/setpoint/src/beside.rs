@@ -23,6 +23,7 @@ use crate::failure::Failure;
 use crate::hub;
 use crate::parts::{self, Part};
 use crate::service::seed;
+use crate::storage::StoreChoice;
 
 /// The Lease of those who share a store.
 const ELECTION: &str = "setpoint";
@@ -51,6 +52,10 @@ struct HubPlace {
     asked: Option<SocketAddr>,
     usual: SocketAddr,
     folder: PathBuf,
+    /// None: the usual one.
+    name: Option<String>,
+    /// Others may use the same store, and have hubs on this machine.
+    is_shared: bool,
     options: HubOptions,
 }
 
@@ -73,7 +78,9 @@ impl Beside {
             if let (None, Some(shared)) = (&options.director_key, &arguments.server.store.etcd.shared_pki) {
                 options.director_key = Some(hub::director_key(&shared.join("director.key"))?);
             }
-            Ok::<_, Failure>(HubPlace { asked: arguments.hub_listen, usual, folder, options })
+            let is_shared = arguments.server.store.store != StoreChoice::Embedded;
+            let (asked, name) = (arguments.hub_listen, arguments.hub_name.clone());
+            Ok::<_, Failure>(HubPlace { asked, usual, folder, name, is_shared, options })
         };
         // Without the fleet's kinds there is nothing for it to do.
         let has_hub = !arguments.no_hub && parts::has_fleet(&parts);
@@ -83,7 +90,12 @@ impl Beside {
     /// Makes what they need known to the server, so that it is there when the server says that it is ready.
     pub async fn prepare(&mut self, server: &ApiServer) -> Result<(), Failure> {
         if let Some(place) = self.hub_place.take() {
-            self.hub = Some(hub::Beside::listen(place.asked, place.usual, place.options, &place.folder).await?);
+            let name = match place.name {
+                Some(name) => name,
+                None => hub::usual_name(&place.folder, place.is_shared)?,
+            };
+            let hub = hub::Beside::listen(place.asked, place.usual, place.options, &place.folder, name);
+            self.hub = Some(hub.await?);
         }
         let owner = User { groups: vec!["system:masters".to_owned()], ..system_user("system:setpoint") };
         parts::prepare(&client(server, owner, "fleet"), &self.parts).await
@@ -205,7 +217,7 @@ async fn left(mut leaving: watch::Receiver<bool>) {
 }
 
 /// Lets controllers sign with the authority's key.
-fn signer(certifier: Certifier) -> Signer {
+pub fn signer(certifier: Certifier) -> Signer {
     Arc::new(move |asked: &ToSign<'_>| {
         let signed = certifier.certify(asked.request, asked.usages, asked.life, asked.now.into());
         signed.map(String::into_bytes)

@@ -24,6 +24,9 @@ use crate::signals::Signals;
 /// How long the certificate of a hub lives that runs beside the API server: it is made anew at each start.
 const LIFE: Duration = Duration::from_secs(365 * 24 * 3600);
 
+/// Digits that tell hubs of one machine apart: two of a hundred collide in one of a million fleets.
+const NAME_DIGITS: usize = 8;
+
 /// `setpoint hub`.
 pub async fn run(arguments: HubArguments) -> Result<(), Failure> {
     crate::logging::start(arguments.alone.log_level)?;
@@ -43,7 +46,9 @@ pub async fn run(arguments: HubArguments) -> Result<(), Failure> {
             let issued = certificate::of_hub(&client, &name, &reached_by(&arguments.hub, address.ip())).await;
             let issued = issued.map_err(|error| {
                 Failure::new("can't get a certificate for the hub", error)
-                    .hint("`setpoint up` signs it; elsewhere give one with `--certificate` and `--key`")
+                    .hint(
+                        "`setpoint up` signs it, and so does `setpoint controllers --cluster-signing-cert-file`; elsewhere give one with `--certificate` and `--key`",
+                    )
             })?;
             (issued.certificate, issued.key)
         }
@@ -66,6 +71,7 @@ pub async fn run(arguments: HubArguments) -> Result<(), Failure> {
 /// A hub beside the API server, which has the authority at hand.
 pub struct Beside {
     listener: TcpListener,
+    name: String,
     options: HubOptions,
 }
 
@@ -78,6 +84,7 @@ impl Beside {
         usual: SocketAddr,
         mut options: HubOptions,
         folder: &Path,
+        name: String,
     ) -> Result<Beside, Failure> {
         let listener = match asked {
             Some(address) => bind(address).await?,
@@ -96,7 +103,7 @@ impl Beside {
         if options.director_key.is_none() {
             options.director_key = Some(director_key(&folder.join("pki").join("director.key"))?);
         }
-        Ok(Beside { listener, options })
+        Ok(Beside { listener, name, options })
     }
 
     /// Gives it to a manager.
@@ -109,7 +116,7 @@ impl Beside {
     ) -> Result<(), Failure> {
         let unable =
             |why: &dyn std::fmt::Display| Failure::new("can't make a certificate for the hub", why.to_string());
-        let name = host();
+        let name = self.name;
         let address = self.listener.local_addr().map_err(|error| unable(&error))?.ip();
         let (key, request) =
             certificate::request_of_hub(&name, &reached_by(&self.options, address)).map_err(|error| unable(&error))?;
@@ -149,18 +156,32 @@ fn authority(arguments: &HubArguments, config: &kube::Config) -> Result<String, 
 
 /// The authority of the API server's certificate, which is that of vehicles and hubs as well, in PEM.
 pub fn authority_of(config: &kube::Config) -> Result<String, Failure> {
-    let roots = config.root_cert.as_ref().filter(|roots| !roots.is_empty()).ok_or_else(|| {
+    alone::root_ca(config).ok_or_else(|| {
         Failure::usage("can't tell whose certificates vehicles have", "the kubeconfig names no authority")
             .hint("give it with `--client-ca`")
-    })?;
-    Ok(roots.iter().map(|der| pem(der)).collect())
+    })
 }
 
-fn pem(der: &[u8]) -> String {
-    use base64::Engine;
-    let text = base64::engine::general_purpose::STANDARD.encode(der);
-    let lines: Vec<&str> = text.as_bytes().chunks(64).filter_map(|line| std::str::from_utf8(line).ok()).collect();
-    format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"))
+/// What a hub beside a server is called that has its data in a folder.
+///
+/// Hubs need names that differ and that they keep. A store of its own has one such hub; where others share the store they may be on
+/// the same machine, so that the name is drawn once and stays with the data.
+pub fn usual_name(folder: &Path, is_shared: bool) -> Result<String, Failure> {
+    if !is_shared {
+        return Ok(host());
+    }
+    let file = folder.join("hub.name");
+    let unable = |error| Failure::new(format!("can't name the hub in {}", file.display()), error);
+    match std::fs::read_to_string(&file) {
+        Ok(name) if !name.trim().is_empty() => Ok(name.trim().to_owned()),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(unable(error)),
+        _ => {
+            let drawn = draw_seed().map_err(unable)?;
+            let name = format!("{}-{}", host(), &drawn[..NAME_DIGITS]);
+            private(&file, &name).map_err(unable)?;
+            Ok(name)
+        }
+    }
 }
 
 /// The names and addresses that vehicles reach the hub by.

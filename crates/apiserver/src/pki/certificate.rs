@@ -68,7 +68,10 @@ pub(super) struct Issued {
 impl Issued {
     /// Takes the two parts of a file apart, and checks that they belong together.
     pub(super) fn parse(text: &str) -> Result<Issued, String> {
-        let at = text.find("-----BEGIN PRIVATE KEY-----").ok_or("there is no key in it")?;
+        let at = text.find("-----BEGIN PRIVATE KEY-----").ok_or(match text.contains("PRIVATE KEY-----") {
+            true => "its key is not in PKCS #8, as `openssl pkcs8 -topk8 -nocrypt` writes it",
+            false => "there is no key in it",
+        })?;
         let (certificate, key) = text.split_at(at);
         let pair = Issued { certificate: certificate.to_owned(), key: key.to_owned() };
         let public = KeyPair::from_pem(key).map_err(|error| error.to_string())?;
