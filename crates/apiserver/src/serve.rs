@@ -15,6 +15,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio_util::task::TaskTracker;
@@ -38,6 +39,13 @@ pub const HEADER_TIMEOUT: Duration = Duration::from_secs(32);
 /// How long running requests may go on once the server stops: less than the ten seconds that container engines wait
 /// before they kill.
 pub const GRACE: Duration = Duration::from_secs(8);
+
+/// Connections that may be in the queue of the kernel when the server stops: its usual bound.
+const QUEUE_MAX: usize = 4096;
+
+/// How long a handshake may go on that had begun when the server stopped: who is about to ask is answered, who is silent is not waited
+/// for.
+const LAST_HANDSHAKE: Duration = Duration::from_secs(1);
 
 /// First pause after a failed accept, and the longest one: files run out for a while, not for ever.
 const ACCEPT_PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
@@ -63,7 +71,7 @@ impl Default for Limits {
 
 /// Serves until `stop` becomes true or its sender is gone.
 ///
-/// Then it accepts no more, asks every connection to end after the requests that it has, waits up to the grace time, drops
+/// Then it accepts no more but who is in the queue already, asks every connection to end after the requests that it has, waits up to the grace time, drops
 /// what is left, and returns when every task is gone. Requests that have no end of their own, such as watches, must be
 /// ended by the service.
 pub async fn serve<S>(listener: TcpListener, tls: Tls, service: S, limits: Limits, mut stop: watch::Receiver<bool>)
@@ -75,10 +83,18 @@ where
     let tasks = TaskTracker::new();
     let connections = Arc::new(Connections::new(tls, limits, tasks.clone()));
     let mut door = Door { room: Arc::new(Semaphore::new(limits.connections)), full: false, pause: ACCEPT_PAUSE.0 };
+    let mut queued = QUEUE_MAX;
     loop {
         let accepted = tokio::select! {
             biased;
-            () = stopped(&mut stop) => break,
+            // Who is in the queue of the kernel was let in already: closed now, a client would see a lost answer, not a closed door.
+            () = stopped(&mut stop) => match listener.accept().now_or_never() {
+                Some(accepted @ Ok(_)) if queued > 0 => {
+                    queued -= 1;
+                    accepted
+                }
+                _ => break,
+            },
             accepted = listener.accept() => accepted,
         };
         let Some((stream, address, permit)) = door.admit(accepted).await else { continue };

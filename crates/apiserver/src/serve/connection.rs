@@ -25,7 +25,7 @@ use tokio_util::task::TaskTracker;
 use super::caller::Caller;
 use super::gathered::Gathered;
 use super::requests::Requests;
-use super::{Limits, Tls, stopped};
+use super::{LAST_HANDSHAKE, Limits, Tls, stopped};
 use crate::body::Body;
 
 /// Most bytes of a request's header: the longest address that the `http` crate holds (64 KiB) and as much again. Over it
@@ -97,10 +97,14 @@ impl Connections {
         S: tower::Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + Send + 'static,
         S::Future: Send + 'static,
     {
+        let mut handshake = pin!(self.handshake(stream));
         let shaken = tokio::select! {
             biased;
-            () = stopped(&mut stop) => return,
-            shaken = self.handshake(stream) => shaken,
+            shaken = handshake.as_mut() => shaken,
+            () = stopped(&mut stop) => match timeout(LAST_HANDSHAKE, handshake).await {
+                Ok(shaken) => shaken,
+                Err(_) => return,
+            },
         };
         let stream = match shaken {
             Ok(stream) => stream,
