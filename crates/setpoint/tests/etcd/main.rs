@@ -1,9 +1,18 @@
 //! Several servers on one etcd: one cluster to their clients, also while processes and members of etcd come and go.
 
 // Shared with the tests of the store, which need more of it.
+mod door;
 #[allow(dead_code)]
-#[path = "../../store/tests/support/etcd_process.rs"]
+#[path = "../../../store/tests/support/etcd_process.rs"]
 mod etcd_process;
+mod faults;
+#[allow(dead_code)]
+#[path = "../../../store/tests/support/linearizability.rs"]
+mod linearizability;
+mod local;
+mod parts;
+mod restarts;
+#[path = "../server/mod.rs"]
 mod server;
 
 use std::collections::BTreeSet;
@@ -14,7 +23,7 @@ use etcd_process::Cluster;
 use futures_util::{StreamExt, TryStreamExt};
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Service, ServiceAccount};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DynamicObject, ListParams, PostParams, WatchEvent, WatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
@@ -31,14 +40,8 @@ fn config_map(name: &str) -> ConfigMap {
     object(json!({"metadata": {"name": name}}))
 }
 
-/// The store of a cluster, as the command line names it.
-fn store(cluster: &Cluster) -> String {
-    let members: Vec<String> = cluster.ports(0).iter().map(|port| format!("127.0.0.1:{port}")).collect();
-    format!("etcd://{}", members.join(","))
-}
-
 fn start(cluster: &Cluster, command: &[&str], data: &Path) -> Server {
-    let store = store(cluster);
+    let store = cluster.store();
     Server::start_as(&[command, &["--store", &store]].concat(), data)
 }
 
@@ -76,6 +79,24 @@ async fn two_servers_on_one_etcd_are_one_to_their_clients() {
         .output()
         .unwrap();
     assert!(String::from_utf8_lossy(&listed.stdout).contains("configmap/map-0"), "{listed:?}");
+    tokens_of_one_count_with_the_other(&clients, &servers[1]).await;
+}
+
+async fn tokens_of_one_count_with_the_other(clients: &[Client; 2], other: &Server) {
+    let accounts: Api<ServiceAccount> = Api::default_namespaced(clients[0].clone());
+    accounts.create(&PostParams::default(), &object(json!({"metadata": {"name": "robot"}}))).await.unwrap();
+    let request = object(json!({"spec": {"audiences": []}}));
+    let given = accounts.create_token_request("robot", &PostParams::default(), &request).await.unwrap();
+    let token = given.status.unwrap().token.unwrap();
+    let url = format!("{}/apis/authentication.k8s.io/v1/selfsubjectreviews", other.url());
+    let review = r#"{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}"#;
+    let answer = Command::new("curl")
+        .args(["-sSk", "-H", "content-type: application/json", "-d", review])
+        .args(["-H", &format!("authorization: Bearer {token}"), &url])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&answer.stdout).into_owned();
+    assert!(said.contains("system:serviceaccount:default:robot"), "{said}");
 }
 
 async fn kinds_of_one_are_served_by_the_other(clients: &[Client; 2]) {
@@ -191,6 +212,84 @@ async fn a_client_goes_on_with_the_next_server_while_all_of_them_are_restarted()
 }
 
 #[tokio::test]
+async fn what_etcd_has_no_room_for_is_refused_and_shows() {
+    let (cluster, folder) = (Cluster::start_with(1, &["--quota-backend-bytes=16777216"]), tempfile::tempdir().unwrap());
+    let server = start(&cluster, &["server"], folder.path());
+    let client = server.client().await;
+    let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
+    let filled = |name: &str, bytes: usize| {
+        object::<ConfigMap>(json!({"metadata": {"name": name}, "binaryData": {"a": "A".repeat(bytes / 4 * 4)}}))
+    };
+    let refused = async |name: &str, bytes: usize| match maps.create(&PostParams::default(), &filled(name, bytes)).await
+    {
+        Err(kube::Error::Api(status)) => Some(status),
+        Err(error) => panic!("{error}"),
+        Ok(_) => None,
+    };
+    // A request to etcd takes 1.5 MiB, also if nothing else is against it.
+    let custom = large_custom_object(&client).await;
+    assert_eq!((custom.code, &*custom.reason), (413, "RequestEntityTooLarge"), "{custom:?}");
+    let mut n = 0;
+    let full = loop {
+        n += 1;
+        if let Some(status) = refused(&format!("map-{n}"), 900_000).await {
+            break status;
+        }
+    };
+    assert!(full.message.contains("etcdserver: mvcc: database space exceeded"), "{full:?}");
+    let text = async |path: &str| client.request_text(http::Request::get(path).body(Vec::new()).unwrap()).await;
+    while text("/readyz").await.is_ok() {
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    let why = text("/readyz/etcd").await.unwrap_err().to_string();
+    assert!(why.contains("alarm NOSPACE"), "{why}");
+    let figures = text("/metrics").await.unwrap();
+    assert!(figures.contains(r#"setpoint_etcd_alarms{alarm="NOSPACE"} 1"#), "{figures}");
+    assert!(figures.contains(r#"setpoint_etcd_alarms{alarm="CORRUPT"} 0"#), "{figures}");
+    // Reads go on.
+    assert_eq!(maps.get("map-1").await.unwrap().name_any(), "map-1");
+}
+
+/// What the server says to an object of 1.6 MB, of a kind that has no bound of its own.
+async fn large_custom_object(client: &Client) -> kube::core::Status {
+    let definition = object(json!({
+        "metadata": {"name": "blobs.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced", "names": {"plural": "blobs", "kind": "Blob"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
+                "type": "object", "properties": {"spec": {"type": "string"}},
+            }}}],
+        },
+    }));
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    definitions.create(&PostParams::default(), &definition).await.unwrap();
+    let blobs = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Blob"));
+    let blobs: Api<DynamicObject> = Api::default_namespaced_with(client.clone(), &blobs);
+    let blob = object(json!({
+        "apiVersion": "example.com/v1", "kind": "Blob", "metadata": {"name": "a"}, "spec": "x".repeat(1_600_000),
+    }));
+    match blobs.create(&PostParams::default(), &blob).await {
+        Err(kube::Error::Api(status)) => *status,
+        outcome => panic!("{outcome:?}"),
+    }
+}
+
+#[tokio::test]
+async fn two_control_planes_on_one_machine_have_hubs_of_different_names() {
+    let (cluster, folder) = (Cluster::start(1), tempfile::tempdir().unwrap());
+    let name = |data: &Path| std::fs::read_to_string(data.join("hub.name")).unwrap();
+    let data = ["one", "other"].map(|name| folder.path().join(name));
+    let first = {
+        let _planes = data.each_ref().map(|data| start(&cluster, &["up"], data));
+        assert_ne!(name(&data[0]), name(&data[1]));
+        name(&data[0])
+    };
+    // It is kept.
+    let _again = start(&cluster, &["up"], &data[0]);
+    assert_eq!(name(&data[0]), first);
+}
+
+#[tokio::test]
 async fn of_two_whole_control_planes_one_leads_and_the_other_takes_over() {
     let (cluster, folder) = (Cluster::start(1), tempfile::tempdir().unwrap());
     let names = ["one", "other"];
@@ -245,7 +344,7 @@ async fn everything_moves_to_etcd_and_back() {
         server.kill();
         made.uid()
     };
-    let store = store(&cluster);
+    let store = cluster.store();
     let migrate = |from: &str, to: &str| {
         let output = Command::new(env!("CARGO_BIN_EXE_setpoint"))
             .args(["migrate", "--from", from, "--to", to])
@@ -271,7 +370,19 @@ async fn everything_moves_to_etcd_and_back() {
         let before = std::fs::read(from.join("pki/ca.pem")).unwrap();
         assert_eq!(before, std::fs::read(folder.path().join("server/pki/ca.pem")).unwrap());
     }
-    let (code, said) = migrate(&store, back.to_str().unwrap());
+    // To another etcd, and from there back to a folder.
+    let other = Cluster::start(1);
+    let second = other.store();
+    let (code, said) = migrate(&store, &second);
+    assert!(code == Some(0) && said.contains("on both sides"), "{said}");
+    let verified = |store: &str| {
+        let command = Command::new(env!("CARGO_BIN_EXE_setpoint")).args(["verify", "--store", store]).output().unwrap();
+        let said = [command.stdout, command.stderr].concat();
+        (command.status.code(), String::from_utf8_lossy(&said).into_owned())
+    };
+    let (code, said) = verified(&second);
+    assert!(code == Some(0) && said.starts_with("ok: "), "{said}");
+    let (code, said) = migrate(&second, back.to_str().unwrap());
     assert!(code == Some(0) && said.contains("on both sides"), "{said}");
     let server = Server::start(&back);
     let maps: Api<ConfigMap> = Api::default_namespaced(server.client().await);
@@ -282,7 +393,7 @@ async fn everything_moves_to_etcd_and_back() {
 #[tokio::test]
 async fn a_backup_of_etcd_fills_an_empty_one_and_keys_are_rotated_in_it() {
     let (cluster, folder) = (Cluster::start(1), tempfile::tempdir().unwrap());
-    let (store, data) = (store(&cluster), folder.path().join("data"));
+    let (store, data) = (cluster.store(), folder.path().join("data"));
     let file = |name: &str| folder.path().join(name).display().to_string();
     let run = |command: &[&str], data: &Path| {
         let output = Command::new(env!("CARGO_BIN_EXE_setpoint"))
@@ -324,6 +435,19 @@ async fn a_backup_of_etcd_fills_an_empty_one_and_keys_are_rotated_in_it() {
     assert!(version(&restored) > version(&made) + 1_000_000, "beyond all that anybody can have seen");
 }
 
+/// What a server says that can't use etcd.
+fn refused(cluster: &Cluster, arguments: &[&str], data: &Path) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_setpoint"))
+        .args(["server", "--listen", "127.0.0.1:0", "--store", &cluster.store(), "--data-dir"])
+        .arg(data)
+        .args(arguments)
+        .env_remove("SETPOINT_LOG")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
 #[tokio::test]
 async fn an_etcd_that_asks_for_certificates_gets_them() {
     let folder = tempfile::tempdir().unwrap();
@@ -352,6 +476,11 @@ async fn an_etcd_that_asks_for_certificates_gets_them() {
     ];
     let cluster = Cluster::start_with(1, &secured.each_ref().map(String::as_str));
     let (certificate, key) = (file("client.pem"), file("client.key"));
+    // Whom nobody vouches for is not believed, and not asked again and again.
+    let other = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
+    std::fs::write(file("other.pem"), other.cert.pem()).unwrap();
+    let said = refused(&cluster, &["--etcd-cafile", &file("other.pem")], &folder.path().join("refused"));
+    assert!(said.contains("invalid peer certificate"), "{said}");
     let shown = ["server", "--etcd-cafile", &ca, "--etcd-certfile", &certificate, "--etcd-keyfile", &key];
     let server = start(&cluster, &shown, &folder.path().join("data"));
     let maps: Api<ConfigMap> = Api::default_namespaced(server.client().await);
@@ -379,6 +508,12 @@ async fn an_etcd_that_asks_for_a_password_gets_it_again_when_its_token_is_old() 
     tell("enable", "{}");
     let credentials = folder.path().join("credentials");
     std::fs::write(&credentials, "root:secret\n").unwrap();
+    let wrong = folder.path().join("wrong");
+    std::fs::write(&wrong, "root:guess\n").unwrap();
+    let said = refused(&cluster, &["--etcd-credentials", wrong.to_str().unwrap()], &folder.path().join("refused"));
+    assert!(said.contains("authentication failed, invalid user ID or password"), "{said}");
+    let said = refused(&cluster, &[], &folder.path().join("refused"));
+    assert!(said.contains("it asks for a name and a password"), "{said}");
     let command = ["server", "--etcd-credentials", credentials.to_str().unwrap()];
     let server = start(&cluster, &command, &folder.path().join("data"));
     let maps: Api<ConfigMap> = Api::default_namespaced(server.client().await);
