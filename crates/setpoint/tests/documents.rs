@@ -3,12 +3,17 @@
 //! A block that is run is marked `console`. One that can't be run here says why in a comment right above it:
 //! `<!-- not run: … -->`.
 
+// Shared with the tests of the store, which need more of it.
+#[allow(dead_code)]
+#[path = "../../store/tests/support/etcd_process.rs"]
+mod etcd_process;
 mod server;
 mod transcript;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use etcd_process::Cluster;
 use server::Server;
 use setpoint_cli::Figures;
 
@@ -134,12 +139,19 @@ fn run(page: &Path) -> String {
 fn every_figure_of_the_dashboard_and_the_alerts_is_served() {
     let home = tempfile::tempdir().unwrap();
     let server = Server::start_as(&["up", "--nodes", "1"], &home.path().join("data"));
-    let seen = std::process::Command::new(env!("CARGO_BIN_EXE_setpoint"))
-        .args(["get", "--raw", "/metrics", "--kubeconfig"])
-        .arg(&server.kubeconfig)
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&seen.stdout);
+    // One on etcd has figures of it.
+    let cluster = Cluster::start(1);
+    let on_etcd = Server::start_as(&["server", "--store", &cluster.store()], &home.path().join("on-etcd"));
+    let text: String = [&server, &on_etcd]
+        .map(|server| {
+            let seen = std::process::Command::new(env!("CARGO_BIN_EXE_setpoint"))
+                .args(["get", "--raw", "/metrics", "--kubeconfig"])
+                .arg(&server.kubeconfig)
+                .output()
+                .unwrap();
+            String::from_utf8_lossy(&seen.stdout).into_owned()
+        })
+        .concat();
     let figures = Figures::parse(&text);
     // A family without samples yet, such as requests that were refused, is told of by its type.
     let families = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
