@@ -52,6 +52,7 @@ audit: $(CARGO_DENY) ## known advisories; fetches the advisory database
 	$(CARGO_DENY) check advisories
 
 bench: ## all benchmarks, one line of figures each
+	xtask/tools/etcd.sh
 	cargo bench -p setpoint-store --bench store
 	cargo bench -p setpoint-schema --bench cel
 	cargo bench -p setpoint-runtime --bench runtime
@@ -61,6 +62,7 @@ bench: ## all benchmarks, one line of figures each
 	cargo bench -p setpoint-fleet --bench decisions
 	cargo bench -p setpoint-testkit --bench kit
 	cargo bench -p setpoint --bench api
+	cargo bench -p setpoint --bench etcd
 	cargo bench -p setpoint --bench access
 	cargo bench -p setpoint --bench cluster
 	cargo bench -p setpoint --bench fleet

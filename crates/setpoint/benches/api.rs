@@ -5,8 +5,13 @@
 //! read from `/proc`: the figure that counts, because the rate also depends on the load generator.
 //!
 //! Words after `--` choose parts: `cargo bench -p setpoint --bench api -- verbs lists`. One that begins with `etcd://` names an etcd, with
-//! nothing in it, to measure on instead of the embedded store.
+//! nothing in it, to measure on instead of the embedded store. The part `etcd` starts its own, of one member and of three, and measures
+//! the same on each of them and on the embedded store.
 
+// Shared with the tests of the store, which need more of it.
+#[allow(dead_code)]
+#[path = "../../store/tests/support/etcd_process.rs"]
+mod etcd_process;
 mod process;
 
 use std::path::Path;
@@ -15,6 +20,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use etcd_process::Cluster;
 use http::Method;
 use http_body_util::BodyExt;
 use process::is_chosen;
@@ -60,6 +66,41 @@ async fn run() {
     if is_chosen("filled") {
         filled(server, directory.path()).await;
     }
+    if is_chosen("etcd") {
+        beside_etcd().await;
+    }
+}
+
+/// The same load on the embedded store and on etcd.
+async fn beside_etcd() {
+    let folder = || tempfile::tempdir_in(".").expect("a writable directory");
+    {
+        let folder = folder();
+        println!("embedded:");
+        essentials(&Server::start(folder.path())).await;
+    }
+    for members in [1, 3] {
+        // On the same disk as the embedded store.
+        let (folder, cluster) = (folder(), Cluster::start_in(".", members));
+        println!("etcd, {members} members:");
+        essentials(&Server::start_on_etcd(&cluster.store(), folder.path())).await;
+    }
+}
+
+/// Create, get, list and watch.
+async fn essentials(server: &Server) {
+    for connections in [1, 32, 128] {
+        let count = if connections == 1 { 1_000 } else { 10_000 };
+        let name = move |i: usize| format!("e{connections}-{i}");
+        let create = |i: usize| (Method::POST, CONFIG_MAPS.to_owned(), config_map(&name(i)), "application/json");
+        server.measure("create", connections, count, create).await;
+        let get = |i: usize| (Method::GET, format!("{CONFIG_MAPS}/{}", name(i)), Bytes::new(), "");
+        server.measure("get", connections, count, get).await;
+        let delete = |i: usize| (Method::DELETE, format!("{CONFIG_MAPS}/{}", name(i)), Bytes::new(), "");
+        server.run(connections, count, &delete).await;
+    }
+    lists(server).await;
+    watch(server, 100).await;
 }
 
 /// Create, get, merge patch, apply and delete of 1 KB ConfigMaps.

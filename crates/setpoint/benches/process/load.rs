@@ -66,7 +66,15 @@ pub struct Server {
 impl Server {
     /// Starts one on a folder.
     pub fn start(directory: &Path) -> Server {
-        let process = Process::start(&["server"], directory);
+        Server::of(Process::start(&["server"], directory))
+    }
+
+    /// Starts one on an etcd, as the command line names it.
+    pub fn start_on_etcd(etcd: &str, directory: &Path) -> Server {
+        Server::of(Process::start_on(&["--store".to_owned(), etcd.to_owned()], &["server"], directory))
+    }
+
+    fn of(process: Process) -> Server {
         let connector = connector(&process.kubeconfig, true);
         Server { process: Arc::new(process), connector, token: None }
     }

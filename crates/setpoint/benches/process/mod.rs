@@ -24,12 +24,17 @@ pub struct Process {
 impl Process {
     /// Starts a command such as `server` on a folder, and returns once it serves.
     pub fn start(command: &[&str], directory: &Path) -> Process {
+        Process::start_on(&store(), command, directory)
+    }
+
+    /// The same with the store that some arguments name.
+    pub fn start_on(store: &[String], command: &[&str], directory: &Path) -> Process {
         let start = Instant::now();
         let mut child = Command::new(env!("CARGO_BIN_EXE_setpoint"))
             .args(command)
             .args(["--listen", "127.0.0.1:0", "--log-level", "warn", "--data-dir"])
             .arg(directory)
-            .args(store())
+            .args(store)
             .stdout(Stdio::piped())
             .spawn()
             .expect("the server");
@@ -44,6 +49,11 @@ impl Process {
         std::thread::spawn(move || lines.for_each(drop));
         let kubeconfig = directory.join("admin.kubeconfig");
         Process { child, address: url.parse().expect("an address"), kubeconfig, started_in }
+    }
+
+    /// Its number.
+    pub fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// CPU time of all its threads so far.
