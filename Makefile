@@ -6,10 +6,10 @@ CARGO_DENY_VERSION := 0.20.2
 
 PREFIX ?= /usr/local
 DIST := target/dist
-BUILT = $${CARGO_TARGET_DIR:-target}/packaged/setpoint
+BUILT = $(or $(CARGO_TARGET_DIR),target)/packaged/setpoint
 ARGS ?=
 
-.PHONY: run demo cluster test exhaust clusters tools bench fmt clean lint deny audit dist install
+.PHONY: run demo cluster test exhaust clusters tools bench fmt clean lint deny audit dist pack install put
 
 run: ## build, then run the whole control plane on this machine
 	cargo run --release -p setpoint --features heap-profile -- up $(ARGS)
@@ -69,9 +69,12 @@ bench: ## all benchmarks, one line of figures each
 
 dist: ## a stripped binary with its checksum, systemd unit, completions and manual pages, in target/dist
 	cargo build --profile packaged -p setpoint
+	$(MAKE) pack
+
+pack: ## the same from a binary that is there: BUILT
 	rm -rf $(DIST) && mkdir -p $(DIST)/bin $(DIST)/completions $(DIST)/man $(DIST)/systemd
 	cp "$(BUILT)" $(DIST)/bin/setpoint
-	cp xtask/dist/setpoint.service $(DIST)/systemd/
+	sed 's#@PREFIX@#$(PREFIX)#' xtask/dist/setpoint.service.in > $(DIST)/systemd/setpoint.service
 	$(DIST)/bin/setpoint completion bash > $(DIST)/completions/setpoint.bash
 	$(DIST)/bin/setpoint completion zsh > $(DIST)/completions/_setpoint
 	$(DIST)/bin/setpoint completion fish > $(DIST)/completions/setpoint.fish
@@ -80,6 +83,9 @@ dist: ## a stripped binary with its checksum, systemd unit, completions and manu
 	@ls -l $(DIST)/bin/setpoint
 
 install: dist ## puts it under PREFIX (/usr/local unless said otherwise)
+	$(MAKE) put
+
+put: ## the same with what `make pack` has made
 	install -D -m 755 $(DIST)/bin/setpoint $(DESTDIR)$(PREFIX)/bin/setpoint
 	install -D -m 644 $(DIST)/completions/setpoint.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/setpoint
 	install -D -m 644 $(DIST)/completions/_setpoint $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_setpoint
