@@ -94,7 +94,8 @@ fn validation(text: &str) -> Result<&'static str, Failure> {
         "ignore" | "false" => Ok("Ignore"),
         other => Err(Failure::error(format!(
             "invalid - validate option {other:?}; must be one of: strict (or true), warn, ignore (or false)"
-        ))),
+        ))
+        .hint("strict refuses fields that a kind doesn't have, warn tells of them, ignore drops them")),
     }
 }
 
@@ -119,7 +120,11 @@ async fn apply(
         Err(trouble) => return Err(trouble.while_doing("retrieving current configuration of", source).into()),
     };
     if dry_run == DryRun::Client {
-        let done = if before.is_some() { "configured" } else { "created" };
+        let done = match &before {
+            None => "created",
+            Some(before) if holds_all(before, &object.object, &arguments.field_manager) => "unchanged",
+            Some(_) => "configured",
+        };
         return Ok((done, object.object.clone()));
     }
     let ask = Ask {
@@ -136,7 +141,9 @@ async fn apply(
     let done = match &before {
         _ if arguments.server_side => "serverside-applied",
         _ if code == StatusCode::CREATED => "created",
-        Some(before) if unchanged(before, &after) || version(before) == version(&after) => "unchanged",
+        Some(before) if unchanged(before, &after) => "unchanged",
+        // A dry run leaves the version as it was, whatever it would change.
+        Some(before) if dry_run == DryRun::None && version(before) == version(&after) => "unchanged",
         _ => "configured",
     };
     Ok((done, after))
@@ -153,6 +160,35 @@ fn unchanged(before: &Value, after: &Value) -> bool {
         object
     };
     bare(before) == bare(after)
+}
+
+/// Whether an object is already as a manifest says, by our own reckoning: it has everything that is in it, and nothing that was in
+/// the last one and is no longer.
+fn holds_all(live: &Value, wanted: &Value, manager: &str) -> bool {
+    let entries = live["metadata"]["managedFields"].as_array().into_iter().flatten();
+    let mut own = entries.filter(|entry| entry["manager"] == manager && entry["operation"] == "Apply");
+    has(live, wanted) && own.all(|entry| wants(wanted, &entry["fieldsV1"]))
+}
+
+/// Whether all of `part` is in `whole`.
+fn has(whole: &Value, part: &Value) -> bool {
+    match (whole, part) {
+        (Value::Object(whole), Value::Object(part)) => {
+            part.iter().all(|(name, value)| whole.get(name).is_some_and(|found| has(found, value)))
+        }
+        (Value::Array(whole), Value::Array(part)) => {
+            whole.len() == part.len() && whole.iter().zip(part).all(|(whole, part)| has(whole, part))
+        }
+        (whole, part) => whole == part,
+    }
+}
+
+/// Whether every named field that somebody owns is in an object. What is in lists is told by [`has`].
+fn wants(object: &Value, fields: &Value) -> bool {
+    fields.as_object().into_iter().flatten().all(|(name, inner)| match name.strip_prefix("f:") {
+        Some(name) => object.get(name).is_some_and(|value| !value.is_object() || wants(value, inner)),
+        None => true,
+    })
 }
 
 fn refused(trouble: Trouble, object: &Known, before: &Option<Value>) -> Failure {
@@ -175,4 +211,32 @@ fn tell(form: &Output, object: &Known, done: &str, dry_run: DryRun, answer: &Val
         form => print(&form.print(answer, false)?),
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_object_is_as_a_manifest_says_or_not() {
+        let live = json!({
+            "metadata": {"name": "a", "uid": "u", "managedFields": [
+                {"manager": "setpoint", "operation": "Apply", "fieldsV1": {"f:data": {".": {}, "f:x": {}}}},
+                {"manager": "other", "operation": "Apply", "fieldsV1": {"f:data": {"f:y": {}}}},
+            ]},
+            "data": {"x": "1", "y": "2"}, "list": [{"name": "c", "default": 1}],
+        });
+        for (wanted, expected) in [
+            (json!({"metadata": {"name": "a"}, "data": {"x": "1"}}), true),
+            (json!({"data": {"x": "1"}, "list": [{"name": "c"}]}), true),
+            (json!({"data": {"x": "2"}}), false),
+            (json!({"data": {"x": "1", "z": "1"}}), false),
+            (json!({"data": {"y": "2"}}), false),
+            (json!({"data": {"x": "1"}, "list": []}), false),
+        ] {
+            assert_eq!(holds_all(&live, &wanted, "setpoint"), expected, "{wanted}");
+        }
+    }
 }

@@ -4,10 +4,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::config::{
+    AuthInfo, Context, KubeConfigOptions, Kubeconfig, KubeconfigError, NamedAuthInfo, NamedCluster, NamedContext,
+};
 
 use crate::failure::{Failure, UNREACHABLE};
-use crate::request::Server;
+use crate::request::{Server, Voice};
 use crate::span;
 
 /// Flags of every command that talks to an API server, named as in kubectl.
@@ -29,6 +31,19 @@ pub struct ConnectionArguments {
     /// Which user of the kubeconfig
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
+    /// Where the API server is, instead of what the kubeconfig says
+    #[arg(long, short, value_name = "URL")]
+    pub server: Option<String>,
+    /// A bearer token, instead of the credentials of the kubeconfig
+    #[arg(long, value_name = "TOKEN")]
+    pub token: Option<String>,
+    /// Whom to trust: the certificates of authorities, in PEM
+    #[arg(long, value_name = "FILE")]
+    pub certificate_authority: Option<PathBuf>,
+    /// Trust any server, whoever it says it is: everything that is sent can be read by it
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true",
+          action = clap::ArgAction::Set, hide_default_value = true, hide_possible_values = true)]
+    pub insecure_skip_tls_verify: bool,
     /// Act as this user
     #[arg(long = "as", value_name = "USER")]
     pub act_as: Option<String>,
@@ -38,6 +53,9 @@ pub struct ConnectionArguments {
     /// How long one request may take, such as 5s or 1m; 0 for no limit
     #[arg(long, value_name = "TIME", default_value = "0", hide_default_value = true, value_parser = span::parse)]
     pub request_timeout: Duration,
+    /// What to tell of requests on standard error: 6 for what was asked and answered, 7 as lines for curl
+    #[arg(long = "v", short = 'v', value_name = "LEVEL", default_value_t = 0, hide_default_value = true)]
+    pub verbosity: u8,
 }
 
 impl ConnectionArguments {
@@ -55,17 +73,22 @@ impl ConnectionArguments {
         let namespace = self.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
         let limit = Some(self.request_timeout).filter(|limit| !limit.is_zero());
         let url = config.cluster_url.clone();
+        let has_token = config.auth_info.token.is_some() || config.auth_info.token_file.is_some();
+        let voice = Voice { verbosity: self.verbosity, has_token };
         // A watch that is quiet is not a connection that is dead.
         config.read_timeout = None;
-        let client = kube::Client::try_from(config).map_err(|error| Failure::error(plain(&error)))?;
-        Ok(Server { client, url, namespace, explicit_namespace: self.namespace.is_some(), limit })
+        let client = kube::Client::try_from(config).map_err(|error| {
+            Failure::error(plain(&error)).hint("check the certificates and the address in the kubeconfig")
+        })?;
+        Ok(Server { client, url, namespace, explicit_namespace: self.namespace.is_some(), limit, voice })
     }
 
     async fn config(&self) -> Result<kube::Config, Failure> {
         let (read, origin) = self.read()?;
-        let options =
+        let mut options =
             KubeConfigOptions { context: self.context.clone(), cluster: self.cluster.clone(), user: self.user.clone() };
-        let names = read.contexts.iter().map(|context| context.name.as_str()).collect::<Vec<_>>().join(", ");
+        let read = self.overridden(read, &mut options)?;
+        let names = contexts(&read);
         kube::Config::from_custom_kubeconfig(read, &options).await.map_err(|error| unusable(&error, &origin, &names))
     }
 
@@ -98,8 +121,76 @@ impl ConnectionArguments {
             });
             origin.push(place.path.display().to_string());
         }
-        merged.map(|read| (read, origin.join(", "))).ok_or_else(|| none_found(&places))
+        let own = || self.server.is_some().then(|| (Kubeconfig::default(), "the command line".to_owned()));
+        merged.map(|read| (read, origin.join(", "))).or_else(own).ok_or_else(|| none_found(&places))
     }
+
+    /// What the flags say instead of the kubeconfig: a copy of the cluster and the user that it would choose, with other values.
+    fn overridden(&self, mut read: Kubeconfig, options: &mut KubeConfigOptions) -> Result<Kubeconfig, Failure> {
+        let is_other_cluster =
+            self.server.is_some() || self.certificate_authority.is_some() || self.insecure_skip_tls_verify;
+        if !is_other_cluster && self.token.is_none() {
+            return Ok(read);
+        }
+        let context = options.context.as_ref().or(read.current_context.as_ref());
+        let chosen = read.contexts.iter().find(|one| Some(&one.name) == context).and_then(|one| one.context.clone());
+        if let (None, Some(name)) = (&chosen, &options.context) {
+            return Err(unusable(&KubeconfigError::LoadContext(name.clone()), "the kubeconfig", &contexts(&read)));
+        }
+        let chosen = chosen.unwrap_or_default();
+        let cluster = options.cluster.clone().unwrap_or_else(|| chosen.cluster.clone());
+        let user = options.user.clone().or_else(|| chosen.user.clone());
+        let mut at = read.clusters.iter().find(|one| one.name == cluster).and_then(|one| one.cluster.clone());
+        if is_other_cluster {
+            let at = at.get_or_insert_default();
+            at.server = self.server.clone().map(with_scheme).or(at.server.take());
+            if let Some(file) = &self.certificate_authority {
+                at.certificate_authority = Some(file.display().to_string());
+                at.certificate_authority_data = None;
+            }
+            if self.insecure_skip_tls_verify {
+                at.insecure_skip_tls_verify = Some(true);
+                (at.certificate_authority, at.certificate_authority_data) = (None, None);
+            }
+        }
+        let known = read.auth_infos.iter().find(|one| Some(&one.name) == user.as_ref());
+        let mut credentials = known.and_then(|one| one.auth_info.clone()).unwrap_or_default();
+        if let Some(token) = &self.token {
+            // Who names a token wants to be who it says: a certificate beside it would count first.
+            credentials = AuthInfo { token: Some(token.clone().into()), ..AuthInfo::default() };
+        }
+        read.clusters = vec![NamedCluster { name: OVERRIDDEN.to_owned(), cluster: at, ..NamedCluster::default() }];
+        read.auth_infos = vec![NamedAuthInfo {
+            name: OVERRIDDEN.to_owned(),
+            auth_info: Some(credentials),
+            ..NamedAuthInfo::default()
+        }];
+        let namespace = chosen.namespace;
+        let context = Context {
+            cluster: OVERRIDDEN.to_owned(),
+            user: Some(OVERRIDDEN.to_owned()),
+            namespace,
+            ..Context::default()
+        };
+        read.contexts =
+            vec![NamedContext { name: OVERRIDDEN.to_owned(), context: Some(context), ..NamedContext::default() }];
+        read.current_context = Some(OVERRIDDEN.to_owned());
+        *options = KubeConfigOptions::default();
+        Ok(read)
+    }
+}
+
+/// What the parts of a kubeconfig are called that flags say otherwise.
+const OVERRIDDEN: &str = "of the command line";
+
+/// `--server 127.0.0.1:6443` means TLS, as everything here does.
+fn with_scheme(server: String) -> String {
+    if server.contains("://") { server } else { format!("https://{server}") }
+}
+
+/// The names of all contexts.
+fn contexts(read: &Kubeconfig) -> String {
+    read.contexts.iter().map(|context| context.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 /// One place where a kubeconfig may be.
@@ -158,7 +249,8 @@ fn unusable(error: &KubeconfigError, origin: &str, contexts: &str) -> Failure {
         KubeconfigError::LoadClusterOfContext(name) => {
             Failure::error(format!("cluster {name:?} does not exist")).hint(format!("see the clusters in {origin}"))
         }
-        other => Failure::new(format!("can't use {origin}"), what_is_wrong(other)),
+        other => Failure::new(format!("can't use {origin}"), what_is_wrong(other))
+            .hint("correct it, or name another with `--kubeconfig`"),
     }
     .with_code(UNREACHABLE)
 }

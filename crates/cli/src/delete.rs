@@ -20,6 +20,9 @@ use crate::terminal::with_progress;
 /// How long to wait for the end of objects if nobody says: a week.
 const WAIT_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 
+/// What to do where all and some were chosen.
+const ALL_OR_SOME: &str = "`--all` takes everything: leave it out to choose";
+
 /// The command line.
 #[derive(Args, Debug)]
 pub struct DeleteArguments {
@@ -139,20 +142,23 @@ impl Plan {
             None | Some("") => false,
             Some("name") => true,
             Some(other) => {
-                return Err(Failure::error(format!("unexpected -o output mode: {other}. We only support '-o name'")));
+                return Err(Failure::error(format!("unexpected -o output mode: {other}. We only support '-o name'"))
+                    .hint("what is deleted can be seen before: `setpoint get … -o yaml`"));
             }
         };
         if arguments.all && arguments.selector.is_some() {
-            return Err(Failure::error("cannot set --all and --selector at the same time"));
+            return Err(Failure::error("cannot set --all and --selector at the same time").hint(ALL_OR_SOME));
         }
         if arguments.all && arguments.field_selector.is_some() {
-            return Err(Failure::error("cannot set --all and --field-selector at the same time"));
+            return Err(Failure::error("cannot set --all and --field-selector at the same time").hint(ALL_OR_SOME));
         }
         if arguments.now && arguments.grace_period != -1 {
-            return Err(Failure::error("--now and --grace-period cannot be specified together"));
+            return Err(Failure::error("--now and --grace-period cannot be specified together")
+                .hint("`--now` is `--grace-period=1`: leave out one of them"));
         }
         if arguments.force && arguments.grace_period > 0 {
-            return Err(Failure::error("--force and --grace-period greater than 0 cannot be specified together"));
+            return Err(Failure::error("--force and --grace-period greater than 0 cannot be specified together")
+                .hint("`--force` waits for nobody: leave out one of them"));
         }
         let grace = match (arguments.now, arguments.grace_period, arguments.force) {
             (true, ..) => Some(1),
@@ -169,7 +175,8 @@ impl Plan {
             other => {
                 return Err(Failure::error(format!(
                     "invalid cascade value ({other}). Must be \"background\", \"foreground\", or \"orphan\""
-                )));
+                ))
+                .hint("what is owned goes after (background), before (foreground), or stays (orphan)"));
             }
         };
         let mut options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": policy});
@@ -234,7 +241,8 @@ async fn targets(
         if !arguments.words.is_empty() {
             return Err(Failure::error(
                 "when paths, URLs, or stdin is provided as input, you may not specify resource arguments as well",
-            ));
+            )
+            .hint(selection::FILES_OR_WORDS));
         }
         let (known, unknown) = manifest::know(arguments.files.read()?, discovery, server);
         failures.extend(unknown);
@@ -250,10 +258,12 @@ async fn targets(
     match selection::read(&arguments.words, discovery)? {
         Selection::Named(named) => {
             if selects || arguments.all {
-                return Err(Failure::error("name cannot be provided when a selector is specified"));
+                return Err(Failure::error("name cannot be provided when a selector is specified")
+                    .hint(selection::NAME_OR_CHOICE));
             }
             if arguments.all_namespaces {
-                return Err(Failure::error("a resource cannot be retrieved by name across all namespaces"));
+                return Err(Failure::error("a resource cannot be retrieved by name across all namespaces")
+                    .hint(selection::NAME_OR_NAMESPACES));
             }
             let target = |(kind, name): (Kind, String)| {
                 let namespace = if kind.namespaced { server.namespace.clone() } else { String::new() };
@@ -308,7 +318,7 @@ async fn wait(server: &Server, target: &Target, uid: &str, deadline: tokio::time
         Err(_) => {
             let failure = Failure::error(format!("timed out waiting for the condition on {}/{name}", kind.resource));
             Err(match &holders[..] {
-                [] => failure,
+                [] => failure.hint(format!("`setpoint why {}/{name}` tells what holds it", kind.resource)),
                 names => failure.hint(format!("it is held by its finalizers: {}", names.join(", "))),
             })
         }

@@ -6,12 +6,10 @@ use serde_json::Value;
 
 use crate::failure::Failure;
 use crate::request::{Ask, Server, Trouble, segment};
+use crate::slip;
 
 /// The form in which a server tells all its kinds at once.
 const DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-
-/// How different a word may be from a known one to be taken for a slip of the finger.
-const SLIPS_MAX: usize = 2;
 
 /// One kind in one version.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -159,10 +157,7 @@ impl Discovery {
 
     /// The known word that is the least different from this one.
     fn nearest(&self, word: &str) -> Option<&str> {
-        let word = bare(word);
-        let words = self.kinds.iter().flat_map(|kind| [kind.resource.as_str(), kind.singular.as_str()]);
-        let near = words.map(|known| (difference(word, known), known)).min_by_key(|(slips, _)| *slips)?;
-        (near.0 <= SLIPS_MAX.min(word.chars().count() / 2)).then_some(near.1)
+        slip::nearest(bare(word), self.kinds.iter().flat_map(|kind| [kind.resource.as_str(), kind.singular.as_str()]))
     }
 }
 
@@ -190,24 +185,6 @@ fn kind(group: &str, version: &str, resource: &Value) -> Kind {
 
 fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
-}
-
-/// How many letters have to be put in, taken out, replaced or swapped to make one word of the other.
-fn difference(left: &str, right: &str) -> usize {
-    let (left, right): (Vec<char>, Vec<char>) = (left.chars().collect(), right.chars().collect());
-    let mut rows = vec![(0..=right.len()).collect::<Vec<usize>>()];
-    for (i, a) in left.iter().enumerate() {
-        let mut row = vec![i + 1];
-        for (j, b) in right.iter().enumerate() {
-            let mut least = (rows[i][j + 1] + 1).min(row[j] + 1).min(rows[i][j] + usize::from(a != b));
-            if i > 0 && j > 0 && *a == right[j - 1] && left[i - 1] == *b {
-                least = least.min(rows[i - 1][j - 1] + 1);
-            }
-            row.push(least);
-        }
-        rows.push(row);
-    }
-    rows[left.len()][right.len()]
 }
 
 #[cfg(test)]

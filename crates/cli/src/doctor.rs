@@ -5,11 +5,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use serde_json::json;
 use x509_parser::pem::Pem;
 
 use crate::connection::{ConnectionArguments, data_folder};
 use crate::failure::{Failure, print};
 use crate::get::now;
+use crate::output::FormArguments;
 use crate::request::{Ask, Server};
 use crate::terminal::{coloured, escape, with_progress};
 
@@ -31,6 +33,9 @@ pub struct DoctorArguments {
     /// Which data directory to look at [default: that of `setpoint up`]
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub form: FormArguments,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub connection: ConnectionArguments,
@@ -56,9 +61,18 @@ pub async fn run(arguments: &DoctorArguments) -> Result<(), Failure> {
             with_progress("asking the server", ask(&server, &mut findings)).await;
         }
     }
+    let printed = arguments.form.print(|| {
+        let told = |(what, finding): &(&str, Finding)| match finding {
+            Ok(said) => json!({"check": what, "ok": true, "said": said}),
+            Err((said, fix)) => json!({"check": what, "ok": false, "said": said, "fix": fix}),
+        };
+        json!({"findings": findings.iter().map(told).collect::<Vec<_>>()})
+    });
     let mut bad = 0;
     for (what, finding) in findings {
         match finding {
+            Ok(_) if printed => {}
+            Err(_) if printed => bad += 1,
             Ok(said) => print(&format!("{} {what}: {}\n", coloured("✓", 32), escape(&said))),
             Err((said, fix)) => {
                 bad += 1;
@@ -68,8 +82,9 @@ pub async fn run(arguments: &DoctorArguments) -> Result<(), Failure> {
     }
     match bad {
         0 => Ok(()),
-        1 => Err(Failure::error("1 thing is not as it should be")),
-        many => Err(Failure::error(format!("{many} things are not as they should be"))),
+        1 => Err(Failure::error("1 thing is not as it should be").hint("the line with ✗ says how to mend it")),
+        many => Err(Failure::error(format!("{many} things are not as they should be"))
+            .hint("mend them from the top: what is below may follow from it")),
     }
 }
 

@@ -23,7 +23,8 @@ impl DryRun {
             "server" => Ok(DryRun::Server),
             other => Err(Failure::error(format!(
                 "Invalid dry-run value ({other}). Must be \"none\", \"server\", or \"client\"."
-            ))),
+            ))
+            .hint("`--dry-run=server` checks everything and keeps nothing")),
         }
     }
 

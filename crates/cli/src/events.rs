@@ -9,6 +9,7 @@ use crate::connection::ConnectionArguments;
 use crate::discovery::Discovery;
 use crate::failure::{Failure, note, print};
 use crate::get::now;
+use crate::observe::{Following, Next};
 use crate::output::Output;
 use crate::request::{Ask, Server, Trouble};
 use crate::selection;
@@ -49,12 +50,15 @@ pub async fn run(arguments: &EventsArguments) -> Result<(), Failure> {
     let form = Output::parse(arguments.output.as_deref())?;
     let is_type = |word: &String| word.eq_ignore_ascii_case("Normal") || word.eq_ignore_ascii_case("Warning");
     if !arguments.types.iter().all(is_type) {
-        return Err(Failure::error("valid --types are Normal or Warning"));
+        return Err(Failure::error("valid --types are Normal or Warning").hint("for example `--types=Warning`"));
     }
     let server = arguments.connection.connect().await?;
     let fields = match &arguments.subject {
         None => None,
-        Some(word) if !word.contains('/') => return Err(Failure::error("--for must be in resource/name form")),
+        Some(word) if !word.contains('/') => {
+            let failure = Failure::error("--for must be in resource/name form");
+            return Err(failure.hint(format!("say the kind too: `--for pod/{word}`")));
+        }
         Some(word) => {
             let (kind, name) = selection::pair(word, &Discovery::read(&server).await?)?;
             Some(of(&kind.kind, &kind.api_version(), &name))
@@ -67,14 +71,26 @@ pub async fn run(arguments: &EventsArguments) -> Result<(), Failure> {
     };
     let mut printer = Printer { arguments, tabs: Tabs::default(), is_first: true };
     if arguments.watch {
-        let ask = Ask::get(path(namespace)).with_some("fieldSelector", fields.as_deref());
-        let mut watch = server.watch(ask).await?;
-        while let Some((kind, event)) = watch.next().await {
-            if matches!(kind.as_str(), "ADDED" | "MODIFIED") && is_wanted(&event) {
-                printer.print(&[event], &form)?;
+        let ask = || Ask::get(path(namespace)).with_some("fieldSelector", fields.as_deref());
+        // Without a version, what is there comes first.
+        let mut following = Following::from(&server, String::new());
+        loop {
+            match following.next(ask).await? {
+                Next::Event(kind, event) if matches!(kind.as_str(), "ADDED" | "MODIFIED") && is_wanted(&event) => {
+                    printer.print(&[event], &form)?;
+                }
+                Next::Event(..) => {}
+                // What happened meanwhile is no longer kept: from here on, what happens next.
+                Next::Expired => match server.get(ask().with("limit", "1")).await {
+                    Ok(list) => {
+                        let version = list["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+                        following.go_on_from(version.to_owned());
+                    }
+                    Err(Trouble::Refused(status)) => return Err(Trouble::Refused(status).into()),
+                    Err(Trouble::Nobody(_) | Trouble::Unreachable(_)) => {}
+                },
             }
         }
-        return Ok(());
     }
     let mut events = list(&server, namespace, fields.as_deref()).await?;
     events.retain(is_wanted);

@@ -44,6 +44,21 @@ impl Failure {
         Failure::said(format!("error: {text}"))
     }
 
+    /// A file or a folder can't be used; what to do follows from why.
+    pub fn of_file(what: impl fmt::Display, error: &std::io::Error) -> Failure {
+        use std::io::ErrorKind;
+        let hint = match error.kind() {
+            ErrorKind::NotFound => "name one that is there: `ls -l` shows what is",
+            ErrorKind::PermissionDenied => "check who may read and write it: `ls -ld`",
+            ErrorKind::AlreadyExists => "choose another name, or remove what is there",
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room on the disk: `df -h`",
+            ErrorKind::ReadOnlyFilesystem => "choose a place that can be written",
+            ErrorKind::NotADirectory | ErrorKind::IsADirectory => "a file stands where a folder should, or the reverse",
+            _ => "`setpoint doctor` looks at the data directory and the disk",
+        };
+        Failure::new(what, error).hint(hint)
+    }
+
     /// Several things failed: all are told, each once, with the first hint.
     pub fn all(failures: Vec<Failure>) -> Result<(), Failure> {
         let mut failures = failures.into_iter();

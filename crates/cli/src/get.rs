@@ -135,10 +135,12 @@ fn check(arguments: &GetArguments, form: &Output) -> Result<(), Failure> {
     }
     if arguments.show_labels && !is_table {
         let form = arguments.output.as_deref().unwrap_or_default();
-        return Err(Failure::error(format!("--show-labels option cannot be used with {form} printer")));
+        return Err(Failure::error(format!("--show-labels option cannot be used with {form} printer"))
+            .hint("labels are in there already; leave out `--show-labels`"));
     }
     if arguments.output_watch_events && !arguments.watch && !arguments.watch_only {
-        return Err(Failure::error("--output-watch-events option can only be used with --watch or --watch-only"));
+        return Err(Failure::error("--output-watch-events option can only be used with --watch or --watch-only")
+            .hint("add `-w`"));
     }
     Ok(())
 }
@@ -164,7 +166,8 @@ async fn gather(
         if !arguments.words.is_empty() {
             return Err(Failure::error(
                 "when paths, URLs, or stdin is provided as input, you may not specify resource arguments as well",
-            ));
+            )
+            .hint(selection::FILES_OR_WORDS));
         }
         let (known, failures) = manifest::know(arguments.files.read()?, discovery, server);
         gathered.failures = failures;
@@ -178,7 +181,8 @@ async fn gather(
     match selection::read(&arguments.words, discovery)? {
         Selection::Kinds(kinds) => {
             if arguments.subresource.is_some() {
-                return Err(Failure::error("subresource cannot be used when bulk resources are specified"));
+                return Err(Failure::error("subresource cannot be used when bulk resources are specified")
+                    .hint("name one object: `setpoint get deploy/web --subresource=scale`"));
             }
             for kind in kinds {
                 list(arguments, form, server, &kind, &mut gathered).await;
@@ -187,15 +191,18 @@ async fn gather(
         Selection::Named(named) => {
             let selects = arguments.selector.is_some() || arguments.field_selector.is_some();
             if arguments.all_namespaces {
-                return Err(Failure::error("a resource cannot be retrieved by name across all namespaces"));
+                return Err(Failure::error("a resource cannot be retrieved by name across all namespaces")
+                    .hint(selection::NAME_OR_NAMESPACES));
             }
             if selects && arguments.words.iter().any(|word| word.contains('/')) {
                 return Err(Failure::error(
                     "selectors and the all flag cannot be used when passing resource/name arguments",
-                ));
+                )
+                .hint(selection::NAME_OR_CHOICE));
             }
             if selects {
-                return Err(Failure::error("name cannot be provided when a selector is specified"));
+                return Err(Failure::error("name cannot be provided when a selector is specified")
+                    .hint(selection::NAME_OR_CHOICE));
             }
             gathered.single = named.len() == 1;
             for (kind, name) in named {

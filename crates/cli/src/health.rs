@@ -35,6 +35,16 @@ impl Mark {
         }
     }
 
+    /// In one word, for programs.
+    pub fn word(self) -> &'static str {
+        match self {
+            Mark::Well => "well",
+            Mark::Working => "working",
+            Mark::Bad => "bad",
+            Mark::Silent => "silent",
+        }
+    }
+
     /// The colour of a terminal.
     pub fn colour(self) -> u8 {
         match self {

@@ -28,6 +28,7 @@ mod observe;
 mod output;
 mod request;
 mod selection;
+mod slip;
 mod span;
 mod status;
 mod tab;
@@ -45,6 +46,8 @@ use clap::Subcommand;
 use failure::{FAILED, Failure};
 
 pub use figures::Figures;
+pub use slip::nearest;
+pub use terminal::with_progress;
 
 /// The commands.
 #[derive(Subcommand, Debug)]

@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::discovery::{Discovery, Kind};
 use crate::failure::Failure;
 use crate::request::Server;
+use crate::slip;
 
 /// Most bytes that are read from one file.
 const FILE_BYTES_MAX: u64 = 256 << 20;
@@ -56,7 +57,7 @@ impl FileArguments {
             if name == "-" {
                 let mut text = Vec::new();
                 let read = std::io::stdin().lock().take(FILE_BYTES_MAX).read_to_end(&mut text);
-                read.map_err(|error| Failure::error(format!("can't read standard input: {error}")))?;
+                read.map_err(|error| Failure::error(format!("can't read standard input: {error}")).hint(READABLE))?;
                 add(&text, "STDIN", &mut all)?;
                 continue;
             }
@@ -66,8 +67,8 @@ impl FileArguments {
             }
             for file in self.files_of(Path::new(name))? {
                 let shown = file.display().to_string();
-                let text =
-                    std::fs::read(&file).map_err(|error| Failure::error(format!("can't read {shown}: {error}")))?;
+                let text = std::fs::read(&file)
+                    .map_err(|error| Failure::error(format!("can't read {shown}: {error}")).hint(READABLE))?;
                 add(&text, &shown, &mut all)?;
             }
         }
@@ -82,17 +83,19 @@ impl FileArguments {
     fn files_of(&self, path: &Path) -> Result<Vec<PathBuf>, Failure> {
         let shown = path.display();
         if !path.exists() {
-            return Err(Failure::error(format!("the path {:?} does not exist", shown.to_string())));
+            return Err(Failure::error(format!("the path {:?} does not exist", shown.to_string())).hint(near(path)));
         }
         if !path.is_dir() {
             return Ok(vec![path.to_owned()]);
         }
         let mut files = Vec::new();
-        self.walk(path, &mut files).map_err(|error| Failure::error(format!("error reading {shown}: {error}")))?;
+        self.walk(path, &mut files)
+            .map_err(|error| Failure::error(format!("error reading {shown}: {error}")).hint(READABLE))?;
         if files.is_empty() {
             return Err(Failure::error(format!(
                 "error reading [{shown}]: recognized file extensions are [.json .yaml .yml]"
-            )));
+            ))
+            .hint("files with other names are named one by one; `-R` looks into folders in it"));
         }
         Ok(files)
     }
@@ -140,7 +143,11 @@ fn one(manifest: Manifest, discovery: &Discovery, server: &Server) -> Result<Kno
         ));
         match near {
             Some(near) => failure.hint(format!("there is `apiVersion: {}`, `kind: {}`", near.api_version(), near.kind)),
-            None => failure,
+            None => failure.hint(match slip::nearest(&kind, discovery.kinds.iter().map(|one| one.kind.as_str())) {
+                Some(near) => format!("did you mean `kind: {near}`?"),
+                None => "`setpoint get crd` lists the kinds that were added; apply the definition of this one first"
+                    .to_owned(),
+            }),
         }
     })?;
     let namespace = match (found.namespaced, namespace.as_str()) {
@@ -151,7 +158,8 @@ fn one(manifest: Manifest, discovery: &Discovery, server: &Server) -> Result<Kno
             return Err(Failure::error(format!(
                 "the namespace from the provided object {own:?} does not match the namespace {said:?}. \
                  You must pass '--namespace={own}' to perform this operation."
-            )));
+            ))
+            .hint(format!("leave out `-n`, or the `metadata.namespace` of {name} in {source}")));
         }
         (true, own) => own.to_owned(),
     };
@@ -161,7 +169,9 @@ fn one(manifest: Manifest, discovery: &Discovery, server: &Server) -> Result<Kno
 fn add(text: &[u8], source: &str, all: &mut Vec<Manifest>) -> Result<(), Failure> {
     for document in documents(text) {
         let parsed = setpoint_schema::yaml::parse(document.as_bytes()).map_err(|error| {
-            Failure::error(format!("error parsing {source}: error converting YAML to JSON: {error}"))
+            let said = error.to_string();
+            let failure = Failure::error(format!("error parsing {source}: error converting YAML to JSON: {said}"));
+            failure.hint(shown(&document, &said))
         })?;
         let object = parsed.json.into_value();
         match object {
@@ -193,9 +203,39 @@ fn check(object: &Value, source: &str) -> Result<(), Failure> {
         ["kind"] => Err(Failure::error(format!(
             "unable to decode {source:?}: Object 'Kind' is missing in '{}'",
             crate::go::json(object)
-        ))),
+        ))
+        .hint("a manifest says what it is: `kind: ConfigMap`, for example")),
         _ => Err(Failure::error(format!("error validating {source:?}: {} not set", missing.join(", ")))
             .hint("a manifest says what it is: `apiVersion: v1` and `kind: ConfigMap`, for example")),
+    }
+}
+
+/// What to do about a file that can't be read.
+const READABLE: &str = "check that it is there and that you may read it: `ls -l`";
+
+/// What to do about a path that leads nowhere: the file beside it that is named nearly so.
+fn near(path: &Path) -> String {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return format!("{} is not there either", folder.display());
+    };
+    let names: Vec<String> = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    let wanted = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    match slip::nearest(&wanted, names.iter().map(String::as_str)) {
+        Some(name) => format!("did you mean `{}`?", path.with_file_name(name).display()),
+        None => format!("`ls {}` shows which files there are; `-f -` reads standard input", folder.display()),
+    }
+}
+
+/// The line of a document that an error names, for whoever has to mend it.
+fn shown(document: &str, error: &str) -> String {
+    let number = error.split_once("line ").and_then(|(_, rest)| {
+        rest.split(|letter: char| !letter.is_ascii_digit()).next().and_then(|digits| digits.parse::<usize>().ok())
+    });
+    let line = number.and_then(|number| document.lines().nth(number.checked_sub(1)?));
+    match line.map(str::trim).filter(|line| !line.is_empty()) {
+        Some(line) => format!("mend this line: {line}"),
+        None => "mend it so that it is YAML or JSON: quotes, brackets and how far lines are moved in".to_owned(),
     }
 }
 

@@ -6,7 +6,39 @@ use crate::failure::Failure;
 use crate::json_path::{self, Template};
 use crate::tab::Tabs;
 use crate::terminal::escape;
-use crate::{go, yaml};
+use crate::{go, slip, yaml};
+
+/// What a path looks like.
+pub const PATH_EXAMPLE: &str = "a path stands in braces and quotes, such as '{.items[*].metadata.name}'";
+
+/// `-o` of commands that have words of their own for people.
+#[derive(clap::Args, Clone, Copy, Debug, Default)]
+pub struct FormArguments {
+    /// For programs instead of people: json or yaml
+    #[arg(long = "output", short = 'o', value_name = "FORM", value_enum)]
+    pub form: Option<Form>,
+}
+
+/// A form that programs read.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// JSON.
+    Json,
+    /// YAML.
+    Yaml,
+}
+
+impl FormArguments {
+    /// Prints the value if a form was asked for, and tells whether it was.
+    pub fn print(self, value: impl FnOnce() -> Value) -> bool {
+        match self.form {
+            Some(Form::Json) => crate::failure::print(&(go::indented_json(&value()) + "\n")),
+            Some(Form::Yaml) => crate::failure::print(&yaml::write(&value())),
+            None => {}
+        }
+        self.form.is_some()
+    }
+}
 
 /// What `-o` was asked for.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,7 +87,11 @@ impl Output {
             "custom-columns-file" => columns_of_file(&file()?).map(Output::Columns),
             _ => Err(Failure::error(format!(
                 "unable to match a printer suitable for the output format {text:?}, allowed formats are: {KNOWN}"
-            ))),
+            ))
+            .hint(match slip::nearest(word, KNOWN.split(',')) {
+                Some(near) => format!("did you mean `-o {near}`?"),
+                None => "`-o yaml` shows everything, `-o wide` more columns".to_owned(),
+            })),
         }
     }
 
@@ -72,6 +108,7 @@ impl Output {
     pub fn print(&self, object: &Value, no_headers: bool) -> Result<String, Failure> {
         let failed = |template: &Template, why: String| {
             Failure::error(format!("error executing jsonpath {:?}: {why}", template.source()))
+                .hint("`-o json` shows what there is to choose from")
         };
         match self {
             Output::Json => Ok(go::indented_json(&without_managers(object)) + "\n"),
@@ -138,14 +175,16 @@ fn cell(template: &Template, object: &Value) -> Result<String, String> {
 }
 
 fn path(text: &str) -> Result<Template, Failure> {
-    Template::parse(text).map_err(|why| Failure::error(format!("error parsing jsonpath {text}, {why}")))
+    Template::parse(text)
+        .map_err(|why| Failure::error(format!("error parsing jsonpath {text}, {why}")).hint(PATH_EXAMPLE))
 }
 
 fn columns(text: &str) -> Result<Vec<(String, Template)>, Failure> {
     let column = |part: &str| match part.split_once(':') {
         Some((header, path)) => Ok((header.to_owned(), Template::relaxed(path).map_err(Failure::error)?)),
         None => {
-            Err(Failure::error(format!("unexpected custom-columns spec: {part}, expected <header>:<json-path-expr>")))
+            Err(Failure::error(format!("unexpected custom-columns spec: {part}, expected <header>:<json-path-expr>"))
+                .hint("for example `-o custom-columns=NAME:.metadata.name,IMAGE:.spec.containers[*].image`"))
         }
     };
     text.split(',').map(column).collect()
@@ -155,7 +194,10 @@ fn columns_of_file(text: &str) -> Result<Vec<(String, Template)>, Failure> {
     let mut lines = text.lines();
     let form = "Expected format is one line of space separated headers, one line of space separated column specs.";
     let mut line = |name: &str| {
-        lines.next().ok_or_else(|| Failure::error(format!("invalid template, missing {name} line. {form}")))
+        let missing = || Failure::error(format!("invalid template, missing {name} line. {form}"));
+        lines
+            .next()
+            .ok_or_else(|| missing().hint("for example a line `NAME NODE` and a line `.metadata.name .spec.nodeName`"))
     };
     let headers: Vec<&str> = line("header")?.split_whitespace().collect();
     let paths: Vec<&str> = line("spec")?.split_whitespace().collect();
@@ -163,14 +205,18 @@ fn columns_of_file(text: &str) -> Result<Vec<(String, Template)>, Failure> {
         let (headers, paths) = (headers.len(), paths.len());
         return Err(Failure::error(format!(
             "number of headers ({headers}) and field specifications ({paths}) don't match"
-        )));
+        ))
+        .hint("each header needs one path, parted by spaces"));
     }
     let pairs = headers.into_iter().zip(paths);
     pairs.map(|(header, path)| Ok((header.to_owned(), Template::relaxed(path).map_err(Failure::error)?))).collect()
 }
 
 fn read(file: &str) -> Result<String, Failure> {
-    std::fs::read_to_string(file).map_err(|error| Failure::error(format!("error reading template {file}, {error}")))
+    std::fs::read_to_string(file).map_err(|error| {
+        Failure::error(format!("error reading template {file}, {error}"))
+            .hint("name a file that is there, relative to where you are")
+    })
 }
 
 fn no_template(word: &str) -> Failure {
@@ -185,14 +231,17 @@ fn no_template(word: &str) -> Failure {
 /// Sorts by what a path leads to. Where it leads nowhere comes first.
 pub fn sort(rows: &mut [Value], text: &str, at: impl Fn(&Value) -> &Value) -> Result<(), Failure> {
     let path = json_path::braced(text).unwrap_or_else(|_| text.to_owned());
-    let template = Template::parse(&path).map_err(|why| Failure::error(format!("sorting error: {why}")))?;
+    let template = Template::parse(&path).map_err(|why| {
+        Failure::error(format!("sorting error: {why}")).hint("for example `--sort-by=.metadata.creationTimestamp`")
+    })?;
     let mut keyed = Vec::new();
     for row in rows.iter() {
         let found = template.find(at(row)).map_err(Failure::error)?;
         keyed.push((found.into_iter().flatten().next(), row.clone()));
     }
     if !keyed.is_empty() && keyed.iter().all(|(key, _)| key.is_none()) {
-        return Err(Failure::error(format!("couldn't find any field with path {path:?} in the list of objects")));
+        return Err(Failure::error(format!("couldn't find any field with path {path:?} in the list of objects"))
+            .hint("`-o json` shows which fields there are; for example `--sort-by=.metadata.creationTimestamp`"));
     }
     keyed.sort_by(|(left, _), (right, _)| order(left.as_ref(), right.as_ref()));
     for (row, (_, sorted)) in rows.iter_mut().zip(keyed) {

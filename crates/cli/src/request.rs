@@ -38,7 +38,24 @@ pub struct Server {
     pub explicit_namespace: bool,
     /// How long a request may take.
     pub limit: Option<Duration>,
+    /// What is told of requests.
+    pub voice: Voice,
 }
+
+/// What is told of requests on standard error, for `-v`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Voice {
+    /// The level.
+    pub verbosity: u8,
+    /// Whether a token goes with requests. It is never shown.
+    pub has_token: bool,
+}
+
+/// From this level on requests are told of with their answers, as in kubectl.
+const TELLS_ANSWERS: u8 = 6;
+
+/// From this level on requests are told of as curl would send them.
+const TELLS_REQUESTS: u8 = 7;
 
 /// Why there is no answer.
 #[derive(Debug)]
@@ -97,9 +114,19 @@ impl<'a> Ask<'a> {
         Ask { accept, ..self }
     }
 
-    fn request(self) -> Result<Request<Body>, Trouble> {
+    /// The path with its query.
+    fn target(&self) -> String {
         let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(&self.query).finish();
-        let uri = if query.is_empty() { self.path } else { format!("{}?{query}", self.path) };
+        if query.is_empty() { self.path.clone() } else { format!("{}?{query}", self.path) }
+    }
+
+    /// The whole address.
+    fn address(&self, server: &http::Uri) -> String {
+        format!("{}{}", server.to_string().trim_end_matches('/'), self.target())
+    }
+
+    fn request(self) -> Result<Request<Body>, Trouble> {
+        let uri = self.target();
         let mut request = Request::builder().method(self.method).uri(uri).header(header::ACCEPT, self.accept);
         request = request.header(header::USER_AGENT, concat!("setpoint/", env!("CARGO_PKG_VERSION")));
         let body = match self.body {
@@ -171,7 +198,21 @@ impl Server {
     }
 
     async fn send(&self, ask: Ask<'_>) -> Result<http::Response<Body>, Trouble> {
-        self.client.send(ask.request()?).await.map_err(|error| trouble(&error, &self.url))
+        if self.voice.verbosity >= TELLS_REQUESTS {
+            note(&curl(&ask, &self.url, self.voice.has_token));
+        }
+        let told =
+            (self.voice.verbosity >= TELLS_ANSWERS).then(|| format!("{} {}", ask.method, ask.address(&self.url)));
+        let begin = std::time::Instant::now();
+        let answer = self.client.send(ask.request()?).await;
+        if let Some(told) = told {
+            let outcome = match &answer {
+                Ok(response) => response.status().to_string(),
+                Err(error) => plain(error),
+            };
+            note(&format!("{told} {outcome} in {} ms", begin.elapsed().as_millis()));
+        }
+        answer.map_err(|error| trouble(&error, &self.url))
     }
 
     async fn read(&self, body: Body) -> Result<Vec<u8>, Trouble> {
@@ -265,21 +306,30 @@ impl Trouble {
                 Some("the kubeconfig is of another server, or older than its certificates: take the one that `setpoint up` writes".into())
             }
             Trouble::Unreachable(_) => Some("`setpoint doctor` looks at what is between here and there".into()),
-            Trouble::Refused(status) => match status["reason"].as_str()? {
-                "NotFound" => {
-                    let kind = status["details"]["kind"].as_str().filter(|kind| !kind.is_empty())?;
-                    Some(format!("`setpoint get {kind} -A` lists those that are there"))
-                }
-                "Invalid" => {
-                    let (kind, field) = (status["details"]["kind"].as_str()?, first_field(&status["details"])?);
-                    Some(format!("`kubectl explain {}.{field}` tells what it takes", kind.to_lowercase()))
-                }
+            Trouble::Refused(status) => match status["reason"].as_str().unwrap_or_default() {
+                "NotFound" => Some(match status["details"]["kind"].as_str().filter(|kind| !kind.is_empty()) {
+                    Some(kind) => format!("`setpoint get {kind} -A` lists those that are there"),
+                    None => "`setpoint get --raw /` lists the paths that there are".to_owned(),
+                }),
+                "Invalid" => Some(match (status["details"]["kind"].as_str(), first_field(&status["details"])) {
+                    (Some(kind), Some(field)) => {
+                        format!("`kubectl explain {}.{field}` tells what it takes", kind.to_lowercase())
+                    }
+                    _ => "correct what it names and try again; `--dry-run=server` only checks".to_owned(),
+                }),
                 "Forbidden" => Some("`kubectl auth can-i --list` tells what you may do; a Role and a RoleBinding give more".into()),
-                "Unauthorized" => Some("the kubeconfig has no credentials that the server knows".into()),
+                "Unauthorized" => Some("the server knows neither the certificate nor the token that was sent; `setpoint up` says where its kubeconfig is".into()),
                 "Conflict" => Some("somebody else changed it: read it again, then try again".into()),
                 "Expired" => Some("the list took too long: try again".into()),
                 "TooManyRequests" => Some("the server is busy: try again in a moment".into()),
-                _ => None,
+                "BadRequest" => Some(bad_request(&message(status))),
+                "AlreadyExists" => Some("it is there already: choose another name, or change it with `setpoint apply`".into()),
+                "MethodNotAllowed" => Some("this kind can't do that: `kubectl api-resources -o wide` shows what it can".into()),
+                "RequestEntityTooLarge" => Some("make it smaller: an object has at most some 1.5 MB".into()),
+                "ServiceUnavailable" | "InternalError" | "Timeout" => {
+                    Some("`setpoint status` tells whether the server is well, and its log why not".into())
+                }
+                _ => Some(unnamed(status)),
             },
         }
     }
@@ -294,6 +344,56 @@ impl From<Trouble> for Failure {
             None => failure,
         }
     }
+}
+
+fn message(status: &Value) -> String {
+    status["message"].as_str().unwrap_or_default().to_owned()
+}
+
+/// What to do about a request that the server can't make sense of.
+fn bad_request(message: &str) -> String {
+    if message.contains("field label") {
+        return "fields that can be chosen by are few: `metadata.name`, `metadata.namespace`, and those that a kind has, \
+                such as `status.phase` and `spec.nodeName` of pods"
+            .to_owned();
+    }
+    if message.contains("parse") && message.contains("requirement") || message.contains("selector") {
+        return "a selector is `key=value`, `key!=value`, `key in (a,b)`, `key` or `!key`, parted by commas".to_owned();
+    }
+    "correct what it names; `kubectl explain KIND` tells what a kind takes".to_owned()
+}
+
+/// What to do about a refusal without a reason that is known: what it says decides.
+fn unnamed(status: &Value) -> String {
+    let said = message(status);
+    if let Some(field) = said.split(": .").nth(1).and_then(|rest| rest.split(':').next()) {
+        let kind = said.split("Kind=").nth(1).and_then(|rest| rest.split(')').next()).unwrap_or("KIND").to_lowercase();
+        // The last name of the path is the one that is wrong; what it may be stands in its parent.
+        let parent = field.rsplit_once('.').map(|(parent, _)| format!(".{parent}")).unwrap_or_default();
+        let known = said.contains("expected");
+        let path = if known { format!(".{field}") } else { parent };
+        let path: String = path.split('[').map(|part| part.split_once(']').map_or(part, |(_, rest)| rest)).collect();
+        return format!("`kubectl explain {kind}{path}` tells what it takes");
+    }
+    "`-v=7` shows what was asked; the log of the server tells more".to_owned()
+}
+
+/// A request as a line for a shell. Credentials are left to whoever runs it.
+fn curl(ask: &Ask<'_>, server: &http::Uri, has_token: bool) -> String {
+    let mut line = format!("curl -X {} -H {}", ask.method, quoted(&format!("Accept: {}", ask.accept)));
+    if has_token {
+        line.push_str(" -H 'Authorization: Bearer <masked>'");
+    }
+    if let Some((form, bytes)) = &ask.body {
+        let body = String::from_utf8_lossy(bytes);
+        line.push_str(&format!(" -H {} -d {}", quoted(&format!("Content-Type: {form}")), quoted(&body)));
+    }
+    format!("{line} {}", quoted(&ask.address(server)))
+}
+
+/// Text as one word of a shell.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "'\\''"))
 }
 
 /// What a refusal is in kubectl's words.
@@ -406,6 +506,15 @@ mod tests {
         );
         check(invalid(vec![]), "The Pod \"a\" is invalid");
         check(json!({"reason": "Invalid", "message": "bad"}), "The request is invalid: bad");
+    }
+
+    #[test]
+    fn a_request_is_told_as_a_line_for_curl_without_its_token() {
+        let ask = Ask { body: Some((JSON, b"it's".to_vec())), ..Ask::get("/api/v1/pods").with("limit", "5") };
+        let line = curl(&ask, &"https://a:1/".parse().unwrap(), true);
+        let expected = "curl -X GET -H 'Accept: application/json' -H 'Authorization: Bearer <masked>' \
+                        -H 'Content-Type: application/json' -d 'it'\\''s' 'https://a:1/api/v1/pods?limit=5'";
+        assert_eq!(line, expected);
     }
 
     #[test]

@@ -27,7 +27,8 @@ pub fn read(words: &[String], discovery: &Discovery) -> Result<Selection, Failur
         return Err(Failure::error(
             "there is no need to specify a resource type as a separate argument when passing arguments in resource/name \
              form (e.g. 'setpoint get resource/<resource_name>' instead of 'setpoint get resource resource/<resource_name>'",
-        ));
+        )
+        .hint(format!("leave out what has no slash: {}", slashed(&words))));
     }
     let (first, names) = words.split_first().ok_or_else(nothing)?;
     let mut kinds: Vec<Kind> = Vec::new();
@@ -58,8 +59,10 @@ pub fn pair(word: &str, discovery: &Discovery) -> Result<(Kind, String), Failure
         [kind, name] if !kind.is_empty() && !name.is_empty() && !kind.contains(',') => {
             Ok((discovery.find(kind)?.clone(), name.to_owned()))
         }
-        [_, _] => Err(Failure::error("arguments in resource/name form must have a single resource and name")),
-        _ => Err(Failure::error("arguments in resource/name form may not have more than one slash")),
+        [_, _] => Err(Failure::error("arguments in resource/name form must have a single resource and name")
+            .hint("write the kind before the slash and the name after it: `pod/web-0`")),
+        _ => Err(Failure::error("arguments in resource/name form may not have more than one slash")
+            .hint("name the namespace with `-n`: `pod/web-0 -n shop`")),
     }
 }
 
@@ -72,6 +75,22 @@ pub fn one(words: &[String], discovery: &Discovery) -> Result<(Kind, String), Fa
             .hint("for example `deploy/web` or `pod web-0`")),
     }
 }
+
+/// The words that say a kind and a name, as one types them.
+fn slashed(words: &[String]) -> String {
+    let whole: Vec<_> = words.iter().filter(|word| word.contains('/')).map(|word| format!("`{word}`")).collect();
+    whole.join(" ")
+}
+
+/// What to do where a name and a choice by labels were given.
+pub const NAME_OR_CHOICE: &str = "take a name, or choose with `-l`, `--field-selector` or `--all`, not both";
+
+/// What to do where a name and all namespaces were given.
+pub const NAME_OR_NAMESPACES: &str =
+    "name the namespace with `-n`, or find it in all: `--field-selector metadata.name=NAME -A`";
+
+/// What to do where both files and words were given.
+pub const FILES_OR_WORDS: &str = "take files with `-f`, or kinds and names, not both";
 
 /// `pods,services a` means `pods/a services/a`.
 fn spread(words: &[String]) -> Vec<String> {

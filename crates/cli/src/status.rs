@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::connection::ConnectionArguments;
 use crate::failure::{Failure, print};
 use crate::health::{self, Mark};
+use crate::output::FormArguments;
 use crate::request::{Ask, Server};
 use crate::tab::Tabs;
 use crate::terminal::{coloured, escape, with_progress};
@@ -33,6 +34,9 @@ const KINDS: [(&str, &str); 6] = [
 pub struct StatusArguments {
     #[command(flatten)]
     #[allow(missing_docs)]
+    pub form: FormArguments,
+    #[command(flatten)]
+    #[allow(missing_docs)]
     pub connection: ConnectionArguments,
 }
 
@@ -42,12 +46,27 @@ pub async fn run(arguments: &StatusArguments) -> Result<(), Failure> {
     let version = server.get(Ask::get("/version")).await?;
     let (code, checks) = server.text("/readyz?verbose").await?;
     let is_ready = code.is_success();
+    let failing: Vec<&str> = checks.lines().filter(|line| line.starts_with("[-]")).collect();
+    let not_ready = || Failure::new("the server is not ready", failing.join(", ")).hint("its log tells more");
     let mut tabs = Tabs::default();
     let url = server.url.to_string();
     let answers = format!("{} {}", url.trim_end_matches('/'), version["gitVersion"].as_str().unwrap_or("?"));
     tabs.row(["server".to_owned(), answers]);
     tabs.row(["ready", if is_ready { "yes" } else { "no" }]);
     let found = with_progress("reading", all(&server)).await;
+    let printed = arguments.form.print(|| {
+        let kinds = found.iter().map(|(kind, objects)| {
+            let well = objects.iter().filter(|one| matches!(health::of(one).mark, Mark::Well | Mark::Silent)).count();
+            json!({"kind": kind, "objects": objects.len(), "well": well})
+        });
+        json!({
+            "server": url.trim_end_matches('/'), "version": version["gitVersion"], "ready": is_ready,
+            "kinds": kinds.collect::<Vec<_>>(), "needsAttention": attention(&found),
+        })
+    });
+    if printed {
+        return if is_ready { Ok(()) } else { Err(not_ready()) };
+    }
     for (kind, objects) in &found {
         if !objects.is_empty() {
             tabs.row([format!("{}s", kind.to_lowercase()), tally(objects)]);
@@ -66,11 +85,7 @@ pub async fn run(arguments: &StatusArguments) -> Result<(), Failure> {
         }
         print("\n`setpoint why KIND/NAME` tells the first cause\n");
     }
-    if is_ready {
-        return Ok(());
-    }
-    let failing: Vec<&str> = checks.lines().filter(|line| line.starts_with("[-]")).collect();
-    Err(Failure::new("the server is not ready", failing.join(", ")).hint("its log tells more"))
+    if is_ready { Ok(()) } else { Err(not_ready()) }
 }
 
 async fn all(server: &Server) -> Vec<(&'static str, Vec<Value>)> {

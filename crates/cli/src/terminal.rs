@@ -1,6 +1,8 @@
 //! What a terminal may get: no control characters of strangers, colour only where it is wanted, progress on long work.
 
 use std::io::{IsTerminal, Write};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Work that takes longer than this shows that it goes on.
@@ -44,25 +46,53 @@ pub fn coloured(text: &str, colour: u8) -> String {
 
 /// Waits for work; on a terminal there is a sign of life on standard error if it takes long.
 pub async fn with_progress<T>(what: &str, work: impl Future<Output = T>) -> T {
-    let mut work = std::pin::pin!(work);
-    if !std::io::stderr().is_terminal() {
-        return work.await;
+    let _sign = SignOfLife::begin(what);
+    work.await
+}
+
+/// A line that moves while work goes on. It has a thread of its own: work on a disk may hold up all others.
+struct SignOfLife {
+    /// Dropped to end it.
+    end: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl SignOfLife {
+    fn begin(what: &str) -> Option<SignOfLife> {
+        if !std::io::stderr().is_terminal() {
+            return None;
+        }
+        let (end, ended) = channel();
+        let what = what.to_owned();
+        let thread = std::thread::Builder::new().name("progress".to_owned()).spawn(move || show(&what, &ended));
+        Some(SignOfLife { end: Some(end), thread: thread.ok() })
     }
-    let begin = Instant::now();
-    if let Ok(done) = tokio::time::timeout(QUIET, &mut work).await {
-        return done;
-    }
-    let signs = ['-', '\\', '|', '/'];
-    let mut turn = 0;
-    loop {
-        let line = format!("\r\x1b[K{} {what} ({:.0?})", signs[turn % signs.len()], begin.elapsed());
-        let _ = std::io::stderr().write_all(line.as_bytes());
-        turn += 1;
-        if let Ok(done) = tokio::time::timeout(TICK, &mut work).await {
-            let _ = std::io::stderr().write_all(b"\r\x1b[K");
-            return done;
+}
+
+impl Drop for SignOfLife {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        if let Some(thread) = self.thread.take() {
+            // Its line is wiped once it has ended, so that nothing is printed into it.
+            let _ = thread.join();
         }
     }
+}
+
+/// Moves until it is told to end, and leaves no trace.
+fn show(what: &str, ended: &Receiver<()>) {
+    let begin = Instant::now();
+    if ended.recv_timeout(QUIET) != Err(RecvTimeoutError::Timeout) {
+        return;
+    }
+    for sign in ['-', '\\', '|', '/'].into_iter().cycle() {
+        let line = format!("\r\x1b[K{sign} {what} ({} s)", begin.elapsed().as_secs());
+        let _ = std::io::stderr().write_all(line.as_bytes());
+        if ended.recv_timeout(TICK) != Err(RecvTimeoutError::Timeout) {
+            break;
+        }
+    }
+    let _ = std::io::stderr().write_all(b"\r\x1b[K");
 }
 
 #[cfg(test)]

@@ -1,13 +1,14 @@
 //! `setpoint timeline`: writes, conditions, events and runs of controllers around one object, in the order of time.
 
 use clap::Args;
-use serde_json::Value;
+use serde_json::{Value, json};
 use setpoint_api::time::Timestamp;
 
 use crate::connection::ConnectionArguments;
-use crate::discovery::Discovery;
+use crate::discovery::{Discovery, Kind};
 use crate::failure::{Failure, note, print};
-use crate::request::{Ask, Server};
+use crate::output::FormArguments;
+use crate::request::{Ask, Server, Trouble};
 use crate::tab::Tabs;
 use crate::terminal::{escape, with_progress};
 use crate::{events, selection};
@@ -18,6 +19,9 @@ pub struct TimelineArguments {
     /// The object: KIND/NAME or KIND NAME
     #[arg(value_name = "KIND/NAME", required = true, num_args = 1..=2)]
     pub words: Vec<String>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub form: FormArguments,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub connection: ConnectionArguments,
@@ -32,6 +36,16 @@ struct Moment {
     detail: String,
 }
 
+impl Moment {
+    fn time(&self) -> String {
+        Timestamp { seconds: self.at.0, nanoseconds: self.at.1 }.to_rfc3339()
+    }
+
+    fn told(&self) -> Value {
+        json!({"time": self.time(), "what": self.what, "who": self.who, "detail": self.detail})
+    }
+}
+
 /// Runs it.
 pub async fn run(arguments: &TimelineArguments) -> Result<(), Failure> {
     let server = arguments.connection.connect().await?;
@@ -43,6 +57,7 @@ pub async fn run(arguments: &TimelineArguments) -> Result<(), Failure> {
     let fields = format!("involvedObject.uid={}", text(&object["metadata"]["uid"]));
     let happened = with_progress("reading", events::list(&server, namespace.or(Some("default")), Some(&fields))).await;
     let traces = traces(&server).await;
+    let history = with_progress("reading what is kept", history(&server, &kind, &name, &object)).await;
     let mut missing = Vec::new();
     let happened = happened.unwrap_or_else(|trouble| {
         missing.push(format!("events ({})", trouble.words()));
@@ -56,14 +71,87 @@ pub async fn run(arguments: &TimelineArguments) -> Result<(), Failure> {
         Some(namespace) => format!("{namespace}/{name}"),
         None => name.clone(),
     };
-    print(&draw(moments(&object, &happened, &traces, &key)));
-    note(
-        "fields tell their last write by each manager; events are kept for an hour, the last 1,000 runs of controllers in memory",
-    );
+    let moments = moments(&object, &history, &happened, &traces, &key);
+    if !arguments.form.print(|| json!({"moments": moments.iter().map(Moment::told).collect::<Vec<_>>()})) {
+        print(&draw(moments));
+    }
+    let before = if is_whole(&history) { "" } else { "older writes: the last of each manager; " };
+    note(&format!("{before}events are kept for an hour, the last 1,000 runs of controllers in memory"));
     if !missing.is_empty() {
         note(&format!("not available: {}", missing.join(", ")));
     }
     Ok(())
+}
+
+/// Most versions of one object that are read.
+const VERSIONS_MAX: usize = 1000;
+
+/// How long to wait for the next version of what is kept: all of it is there already.
+const VERSION_PAUSE: std::time::Duration = std::time::Duration::from_secs(2);
+
+/// The versions of an object that the server still keeps, oldest first, by a watch from its oldest change.
+async fn history(server: &Server, kind: &Kind, name: &str, object: &Value) -> Vec<Value> {
+    let now = number(object);
+    let ask = |from: u64| {
+        let namespace = kind.namespaced.then_some(server.namespace.as_str());
+        Ask::get(kind.path(namespace))
+            .with("fieldSelector", format!("metadata.name={name}"))
+            .with("resourceVersion", from.to_string())
+            .with("timeoutSeconds", "5")
+            .quietly()
+    };
+    let mut from = 1;
+    // A server that keeps no more of it says from where on it does, at the second try.
+    for _ in 0..2 {
+        let Ok(mut watch) = server.watch(ask(from)).await.map_err(|trouble| from = oldest(&trouble).unwrap_or(from))
+        else {
+            continue;
+        };
+        let mut versions: Vec<Value> = Vec::new();
+        while let Ok(Some((event, version))) = tokio::time::timeout(VERSION_PAUSE, watch.next()).await {
+            if event == "ERROR" {
+                from = oldest(&Trouble::Refused(version)).unwrap_or(from);
+                break;
+            }
+            if event != "BOOKMARK" && version["metadata"]["uid"] == object["metadata"]["uid"] {
+                versions.push(version);
+            }
+            if versions.len() >= VERSIONS_MAX || versions.last().is_some_and(|last| number(last) >= now) {
+                break;
+            }
+        }
+        if !versions.is_empty() {
+            return versions;
+        }
+    }
+    Vec::new()
+}
+
+/// The oldest version that a server that refused an older one still has: `too old resource version: 1 (42)`.
+fn oldest(trouble: &Trouble) -> Option<u64> {
+    let Trouble::Refused(status) = trouble else { return None };
+    let (_, rest) = text(&status["message"]).rsplit_once('(')?;
+    rest.trim_end_matches(')').parse().ok()
+}
+
+fn number(object: &Value) -> u64 {
+    text(&object["metadata"]["resourceVersion"]).parse().unwrap_or(0)
+}
+
+/// Whether the first version that is kept is that of its creation.
+fn is_whole(history: &[Value]) -> bool {
+    history.first().is_some_and(|first| {
+        let managers = list(&first["metadata"]["managedFields"]);
+        managers.count() <= 1 && first["metadata"]["generation"].as_i64().unwrap_or(1) <= 1
+    })
+}
+
+/// Who made a version of the one before it, and which part of it: the entries that are new or younger.
+fn writers<'a>(before: Option<&'a Value>, version: &'a Value) -> Vec<&'a Value> {
+    let entries =
+        |object: Option<&'a Value>| object.map_or(&Value::Null, |object| &object["metadata"]["managedFields"]);
+    let old: Vec<&Value> = list(entries(before)).collect();
+    list(entries(Some(version))).filter(|entry| !old.contains(entry)).collect()
 }
 
 /// The last runs of controllers, by controller.
@@ -77,7 +165,7 @@ pub(crate) async fn traces(server: &Server) -> Result<Value, String> {
 }
 
 /// Everything that happened, oldest first.
-fn moments(object: &Value, events: &[Value], traces: &Value, key: &str) -> Vec<Moment> {
+fn moments(object: &Value, history: &[Value], events: &[Value], traces: &Value, key: &str) -> Vec<Moment> {
     let mut all = Vec::new();
     let mut add = |at: &Value, what, who: String, detail: String| {
         if let Some(at) = moment(at) {
@@ -87,12 +175,23 @@ fn moments(object: &Value, events: &[Value], traces: &Value, key: &str) -> Vec<M
     let metadata = &object["metadata"];
     add(&metadata["creationTimestamp"], "created", String::new(), String::new());
     add(&metadata["deletionTimestamp"], "deletion", String::new(), "its end was asked for".to_owned());
-    for entry in list(&metadata["managedFields"]) {
+    let mut kept = Vec::new();
+    for (at, version) in history.iter().enumerate() {
+        for entry in writers(at.checked_sub(1).map(|before| &history[before]), version) {
+            kept.push((entry, Some(number(version))));
+        }
+    }
+    // What the server keeps no more is told by the last write of each manager.
+    let is_kept = |entry: &Value| kept.iter().any(|(other, _)| *other == entry);
+    let older: Vec<_> =
+        list(&metadata["managedFields"]).filter(|entry| !is_kept(entry)).map(|entry| (entry, None)).collect();
+    for (entry, version) in older.into_iter().chain(kept.iter().copied()) {
         let part = match text(&entry["subresource"]) {
             "" => String::new(),
             part => format!(" of {part}"),
         };
-        let detail = format!("{}{part}", text(&entry["operation"]));
+        let version = version.map(|version| format!(", version {version}")).unwrap_or_default();
+        let detail = format!("{}{part}{version}", text(&entry["operation"]));
         add(&entry["time"], "write", text(&entry["manager"]).to_owned(), detail);
     }
     for condition in list(&object["status"]["conditions"]) {
@@ -144,8 +243,7 @@ fn draw(moments: Vec<Moment>) -> String {
     let mut tabs = Tabs::default();
     tabs.row(["TIME", "WHAT", "WHO", "DETAIL"]);
     for moment in moments {
-        let time = Timestamp { seconds: moment.at.0, nanoseconds: moment.at.1 }.to_rfc3339();
-        tabs.row([time, moment.what.to_owned(), escape(&moment.who), escape(&moment.detail)]);
+        tabs.row([moment.time(), moment.what.to_owned(), escape(&moment.who), escape(&moment.detail)]);
     }
     tabs.flush()
 }
@@ -165,9 +263,29 @@ fn text(value: &Value) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
+
+    #[test]
+    fn every_write_that_is_kept_is_told_with_its_version() {
+        let entry = |manager: &str, second: u32| json!({"manager": manager, "operation": "Update", "time": format!("2026-01-01T00:00:0{second}Z")});
+        let version = |number: u32, entries: Vec<Value>| json!({"metadata": {"resourceVersion": number.to_string(), "managedFields": entries}});
+        let history = [
+            version(5, vec![entry("a", 1)]),
+            version(7, vec![entry("a", 2)]),
+            version(9, vec![entry("a", 2), entry("b", 3)]),
+        ];
+        let moments = moments(&history[2], &history, &[], &Value::Null, "a/b");
+        let told: Vec<_> = moments.iter().map(|moment| format!("{} {}", moment.who, moment.detail)).collect();
+        assert_eq!(told, ["a Update, version 5", "a Update, version 7", "b Update, version 9"]);
+        assert!(is_whole(&history) && !is_whole(&history[2..]) && !is_whole(&[]));
+    }
+
+    #[test]
+    fn a_server_says_from_where_on_it_keeps_changes() {
+        let refused = |message: &str| oldest(&Trouble::Refused(json!({"message": message})));
+        assert_eq!(refused("too old resource version: 1 (42)"), Some(42));
+        assert_eq!(refused("no"), None);
+    }
 
     #[test]
     fn everything_is_on_one_axis() {
@@ -185,7 +303,7 @@ mod tests {
             {"key": "a/b", "started": "2026-01-01T00:00:02.5Z", "tookSeconds": 0.0015, "outcome": {"result": "done"}, "writes": [{}]},
             {"key": "a/c", "started": "2026-01-01T00:00:02Z"},
         ]});
-        let drawn = draw(moments(&object, &events, &traces, "a/b"));
+        let drawn = draw(moments(&object, &[], &events, &traces, "a/b"));
         let expected = "\
 TIME                   WHAT        WHO          DETAIL
 2026-01-01T00:00:00Z   created                  \n\
@@ -208,7 +326,7 @@ TIME                   WHAT        WHO          DETAIL
         let traces =
             json!({"deployment": [{"key": "a/b", "started": at("00.9")}, {"key": "a/b", "started": at("00.2")}]});
         let order: Vec<_> =
-            moments(&object, &events, &traces, "a/b").into_iter().map(|it| (it.what, it.at.1)).collect();
+            moments(&object, &[], &events, &traces, "a/b").into_iter().map(|it| (it.what, it.at.1)).collect();
         let expected = [
             ("created", 0),
             ("write", 0),

@@ -43,6 +43,7 @@ pub async fn run(arguments: &TopArguments) -> Result<(), Failure> {
     let server = arguments.connection.connect().await?;
     let once = arguments.once || !std::io::stdout().is_terminal();
     let mut before = look(&server).await?;
+    let mut is_drawn = false;
     loop {
         with_progress("counting", tokio::time::sleep(arguments.interval.max(Duration::from_millis(100)))).await;
         let now = look(&server).await?;
@@ -50,6 +51,9 @@ pub async fn run(arguments: &TopArguments) -> Result<(), Failure> {
         if once {
             print(&drawn);
             return Ok(());
+        }
+        if !std::mem::replace(&mut is_drawn, true) {
+            print("\x1b[2J");
         }
         // Home, then each line with the rest of the old one wiped, then all that is below.
         let lines: String = drawn.lines().map(|line| format!("{line}\x1b[K\n")).collect();

@@ -1,6 +1,7 @@
 //! `setpoint tree`: an object and what it owns, each with how it fares.
 
 use clap::Args;
+use serde_json::{Value, json};
 use setpoint_schema::human;
 
 use crate::connection::ConnectionArguments;
@@ -9,6 +10,7 @@ use crate::failure::{Failure, note, print};
 use crate::family::{self, Family};
 use crate::get::now;
 use crate::health;
+use crate::output::FormArguments;
 use crate::terminal::{coloured, escape, with_progress};
 use crate::{selection, tab::Tabs};
 
@@ -20,6 +22,9 @@ pub struct TreeArguments {
     pub words: Vec<String>,
     #[command(flatten)]
     #[allow(missing_docs)]
+    pub form: FormArguments,
+    #[command(flatten)]
+    #[allow(missing_docs)]
     pub connection: ConnectionArguments,
 }
 
@@ -29,11 +34,25 @@ pub async fn run(arguments: &TreeArguments) -> Result<(), Failure> {
     let discovery = Discovery::read(&server).await?;
     let (kind, name) = selection::one(&arguments.words, &discovery)?;
     let family = with_progress("reading", family::read(&server, &discovery, &kind, &name)).await?;
-    print(&draw(&family, now()));
+    if !arguments.form.print(|| nested(&family, 0)) {
+        print(&draw(&family, now()));
+    }
     if !family.unseen.is_empty() {
         note(&format!("not looked at: {}", family.unseen.join(", ")));
     }
     Ok(())
+}
+
+/// The tree for programs: each object with its children in it.
+fn nested(family: &Family, at: usize) -> Value {
+    let Some(member) = family.members.get(at) else { return Value::Null };
+    let (object, health) = (&member.object, health::of(&member.object));
+    json!({
+        "apiVersion": object["apiVersion"], "kind": object["kind"],
+        "namespace": object["metadata"]["namespace"], "name": object["metadata"]["name"],
+        "health": health.mark.word(), "words": health.words,
+        "children": family.children(at).map(|(at, _)| nested(family, at)).collect::<Vec<_>>(),
+    })
 }
 
 /// The tree as lines.
@@ -53,7 +72,7 @@ fn draw(family: &Family, now: i64) -> String {
             open.push(!member.is_last);
         }
         let object = &member.object;
-        let text = |value: &serde_json::Value| escape(value.as_str().unwrap_or_default());
+        let text = |value: &Value| escape(value.as_str().unwrap_or_default());
         let health = health::of(object);
         let fares = format!("{} {}", health.mark.sign(), health.words);
         tabs.row([
@@ -67,8 +86,6 @@ fn draw(family: &Family, now: i64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
-
     use super::*;
 
     fn object(kind: &str, name: &str, owner: &str) -> Value {
@@ -97,6 +114,15 @@ mod tests {
             ["OBJECT", "Deployment/d", "├─ReplicaSet/r1", "│ ├─Pod/p1", "│ └─Pod/p2", "└─ReplicaSet/r2", "  └─Pod/p3"]
         );
         assert!(drawn.lines().nth(1).is_some_and(|line| line.ends_with("60s")), "{drawn}");
+    }
+
+    #[test]
+    fn programs_get_children_in_their_owners() {
+        let family =
+            Family::of(object("Deployment", "d", ""), vec![object("Pod", "p", "r"), object("ReplicaSet", "r", "d")]);
+        let tree = nested(&family, 0);
+        assert_eq!((&tree["name"], &tree["health"]), (&json!("d"), &json!("working")));
+        assert_eq!(tree["children"][0]["children"][0]["name"], "p");
     }
 
     #[test]

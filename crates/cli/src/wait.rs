@@ -12,7 +12,7 @@ use crate::failure::{Failure, print, say};
 use crate::json_path::{self, Template};
 use crate::manifest::{self, FileArguments};
 use crate::observe::{Subject, until};
-use crate::output::{Output, name};
+use crate::output::{self, Output, name};
 use crate::request::{Ask, METADATA, Server, Trouble};
 use crate::selection::{self, Selection};
 use crate::terminal::with_progress;
@@ -82,6 +82,7 @@ pub async fn run(arguments: &WaitArguments) -> Result<(), Failure> {
     }
     let limit = span::parse_signed(&arguments.timeout).map_err(|why| {
         Failure::error(format!("invalid argument {:?} for \"--timeout\" flag: {why}", arguments.timeout))
+            .hint("for example `--timeout=90s`; 0 looks once, -1s waits for as long as it takes")
     })?;
     let server = arguments.connection.connect().await?;
     let discovery = Discovery::read(&server).await?;
@@ -91,7 +92,8 @@ pub async fn run(arguments: &WaitArguments) -> Result<(), Failure> {
     let once = limit == Some(Duration::ZERO);
     let targets = targets(arguments, &server, &discovery).await?;
     if targets.is_empty() && !for_delete {
-        return Err(Failure::error("no matching resources found"));
+        return Err(Failure::error("no matching resources found")
+            .hint("nothing is there to wait for yet: `--for=create` waits for it to come"));
     }
     for target in &targets {
         if !for_create {
@@ -140,18 +142,21 @@ impl Goal {
         let (path, value) = match &parts[..] {
             [path] => (path, None),
             [path, value] => (path, Some(value.trim_matches(['\'', '"']).to_owned())),
-            _ => return Err(Failure::error(form)),
+            _ => return Err(Failure::error(form).hint("put the value after one `=`, and quote both for the shell")),
         };
         if value.as_deref() == Some("") {
             return Err(Failure::error(
                 "jsonpath wait has to have a value after equal sign, like --for=jsonpath='{.status.readyReplicas}'=3",
-            ));
+            )
+            .hint("without the equal sign it waits until the path leads to anything"));
         }
         let path = json_path::braced(path).map_err(Failure::error)?;
         if path.is_empty() {
-            return Err(Failure::error("jsonpath expression cannot be empty"));
+            return Err(Failure::error("jsonpath expression cannot be empty")
+                .hint("for example `--for=jsonpath='{.status.phase}'=Running`"));
         }
-        Ok(Goal::Path { template: Template::parse(&path).map_err(Failure::error)?, value })
+        let template = Template::parse(&path).map_err(|why| Failure::error(why).hint(output::PATH_EXAMPLE))?;
+        Ok(Goal::Path { template, value })
     }
 
     /// Whether it holds for an object.
@@ -227,7 +232,9 @@ async fn targets(arguments: &WaitArguments, server: &Server, discovery: &Discove
     let selects = arguments.selector.is_some() || arguments.field_selector.is_some() || arguments.all;
     let kinds = match selection::read(&arguments.words, discovery)? {
         Selection::Named(_) if selects => {
-            return Err(Failure::error("name cannot be provided when a selector is specified"));
+            return Err(
+                Failure::error("name cannot be provided when a selector is specified").hint(selection::NAME_OR_CHOICE)
+            );
         }
         Selection::Named(named) => {
             let namespace = server.namespace.clone();
@@ -235,7 +242,8 @@ async fn targets(arguments: &WaitArguments, server: &Server, discovery: &Discove
             return Ok(named.into_iter().map(target).collect());
         }
         Selection::Kinds(_) if !selects => {
-            return Err(Failure::error("resource(s) were provided, but no name was specified"));
+            return Err(Failure::error("resource(s) were provided, but no name was specified")
+                .hint("name an object, or choose with `-l` or `--all`"));
         }
         Selection::Kinds(kinds) => kinds,
     };
@@ -289,7 +297,7 @@ async fn reach(
             let failure = Failure::error(format!("timed out waiting for the condition on {}/{name}", kind.resource));
             Err(match why(server, target, goal, last.as_ref()).await {
                 Some(why) => failure.hint(why),
-                None => failure,
+                None => failure.hint(format!("`setpoint why {}/{name}` tells the first cause", kind.resource)),
             })
         }
     }
@@ -297,7 +305,10 @@ async fn reach(
 
 async fn look_once(server: &Server, target: &Target, goal: &Goal) -> Result<Option<Value>, Failure> {
     let Target { kind, namespace, name } = target;
-    let unmet = || Failure::error(format!("condition not met for {}/{name}", kind.resource));
+    let unmet = || {
+        Failure::error(format!("condition not met for {}/{name}", kind.resource))
+            .hint(format!("`setpoint why {}/{name}` tells the first cause", kind.resource))
+    };
     match server.get(Ask::get(kind.path_of(namespace, name))).await {
         Ok(object) if goal.holds(&object)? => Ok(Some(object)),
         Ok(_) => Err(unmet()),

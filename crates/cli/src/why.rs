@@ -3,15 +3,16 @@
 mod cause;
 
 use clap::Args;
-use serde_json::Value;
+use serde_json::{Value, json};
 use setpoint_fleet::tell::Fleet;
 
 use crate::connection::ConnectionArguments;
 use crate::discovery::Discovery;
 use crate::failure::{Failure, note, say};
+use crate::output::FormArguments;
 use crate::request::{Ask, Server};
 use crate::terminal::{escape, with_progress};
-use crate::{events, family, selection};
+use crate::{events, family, health, selection, timeline};
 
 pub use cause::{Facts, sentence};
 
@@ -26,6 +27,9 @@ pub struct WhyArguments {
     pub words: Vec<String>,
     #[command(flatten)]
     #[allow(missing_docs)]
+    pub form: FormArguments,
+    #[command(flatten)]
+    #[allow(missing_docs)]
     pub connection: ConnectionArguments,
 }
 
@@ -35,7 +39,7 @@ pub async fn run(arguments: &WhyArguments) -> Result<(), Failure> {
     let discovery = Discovery::read(&server).await?;
     let (kind, name) = selection::one(&arguments.words, &discovery)?;
     if kind.kind == "Vehicle" && kind.group == setpoint_fleet::kinds::GROUP {
-        return vehicle(&server, &name).await;
+        return vehicle(&server, &name, arguments.form).await;
     }
     let gathered = with_progress("reading", async {
         let family = family::read(&server, &discovery, &kind, &name).await?;
@@ -44,10 +48,24 @@ pub async fn run(arguments: &WhyArguments) -> Result<(), Failure> {
         let events = events::list(&server, namespace.or(Some("default")), None).await.unwrap_or_default();
         let selected = selected(&server, family.root()).await;
         let nodes = nodes(&server, &family).await;
-        Ok::<_, Failure>(Facts { family, events, selected, nodes, now: crate::get::now() })
+        let owners = owners(&server, &discovery, family.root()).await;
+        // Only the server beside its controllers has them.
+        let traces = timeline::traces(&server).await.unwrap_or_default();
+        Ok::<_, Failure>(Facts { family, events, selected, nodes, owners, traces, now: crate::get::now() })
     });
     let facts = gathered.await?;
-    say(&escape(&sentence(&facts)));
+    let printed = arguments.form.print(|| {
+        let root = facts.family.root();
+        let health = health::of(root);
+        json!({
+            "apiVersion": root["apiVersion"], "kind": root["kind"],
+            "namespace": root["metadata"]["namespace"], "name": root["metadata"]["name"],
+            "health": health.mark.word(), "words": health.words, "why": sentence(&facts),
+        })
+    });
+    if !printed {
+        say(&escape(&sentence(&facts)));
+    }
     if !facts.family.unseen.is_empty() {
         note(&format!("not looked at: {}", facts.family.unseen.join(", ")));
     }
@@ -55,13 +73,49 @@ pub async fn run(arguments: &WhyArguments) -> Result<(), Failure> {
 }
 
 /// Vehicles have a teller of their own.
-async fn vehicle(server: &Server, name: &str) -> Result<(), Failure> {
-    let failed = |error: kube::Error| Failure::new("can't read the fleet", error);
+async fn vehicle(server: &Server, name: &str, form: FormArguments) -> Result<(), Failure> {
+    let failed = |error: kube::Error| {
+        Failure::new("can't read the fleet", error).hint("`setpoint doctor` looks at what is between here and there")
+    };
     let fleet = Fleet::read(&server.client, &server.namespace).await.map_err(failed)?;
     let told = fleet.why(name, k8s_openapi::jiff::Timestamp::now());
-    let missing = || Failure::error(format!("there is no vehicle {name:?} in {}", server.namespace));
-    say(&escape(&told.ok_or_else(missing)?));
+    let missing = || {
+        Failure::error(format!("there is no vehicle {name:?} in {}", server.namespace))
+            .hint("`setpoint get vehicles -A` lists those that are there")
+    };
+    let told = told.ok_or_else(missing)?;
+    if !form.print(|| json!({"kind": "Vehicle", "namespace": server.namespace, "name": name, "why": told})) {
+        say(&escape(&told));
+    }
     Ok(())
+}
+
+/// Most owners above an object that are looked at.
+const OWNERS_MAX: usize = 8;
+
+/// The object that controls an object, the one that controls that, and so on. One that is gone is told as an object without a name.
+async fn owners(server: &Server, discovery: &Discovery, root: &Value) -> Vec<Value> {
+    let mut owners: Vec<Value> = Vec::new();
+    while owners.len() < OWNERS_MAX {
+        let references =
+            owners.last().unwrap_or(root)["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
+        let Some(reference) = references.iter().find(|one| one["controller"] == true) else { break };
+        let text = |name: &str| reference[name].as_str().unwrap_or_default();
+        let Some(kind) = discovery.of_manifest(text("apiVersion"), text("kind")) else { break };
+        match server.get(Ask::get(kind.path_of(&server.namespace, text("name"))).quietly()).await {
+            Ok(mut owner) if owner["metadata"]["uid"] == reference["uid"] => {
+                owner["kind"] = kind.kind.clone().into();
+                owners.push(owner);
+            }
+            // Another of the same name is not its owner.
+            Ok(_) => owners.push(json!({"kind": text("kind"), "goneName": text("name")})),
+            Err(trouble) if trouble.is("NotFound") => {
+                owners.push(json!({"kind": text("kind"), "goneName": text("name")}));
+            }
+            Err(_) => break,
+        }
+    }
+    owners
 }
 
 /// The pods that a Service chooses.

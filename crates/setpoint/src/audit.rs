@@ -11,7 +11,7 @@ use setpoint_apiserver::audit::{Bounds, Log, Policy, RotatedFile};
 use setpoint_apiserver::{ApiServer, Clock};
 use tokio::task::JoinHandle;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, USAGE};
 
 const MEGABYTE: u64 = 1024 * 1024;
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -41,8 +41,10 @@ impl AuditArguments {
     pub fn policy(&self) -> Result<Policy, Failure> {
         let Some(file) = &self.audit_policy_file else { return Ok(Policy::default()) };
         let what = format!("can't use the audit policy {}", file.display());
-        let bytes = fs::read(file).map_err(|error| Failure::usage(&what, error))?;
-        Policy::parse(&bytes).map_err(|error| Failure::usage(&what, error))
+        let bytes = fs::read(file).map_err(|error| Failure::of_file(&what, &error).with_code(USAGE))?;
+        Policy::parse(&bytes).map_err(|error| {
+            Failure::usage(&what, error).hint("a policy is a list of rules, each with a level: see docs/security.md")
+        })
     }
 
     /// Starts to write, for a server with its data in `folder`.

@@ -31,10 +31,12 @@ pub async fn run(arguments: FleetArguments) -> Result<(), Failure> {
         FleetCommand::Status => fleet.overview(),
         FleetCommand::Why { vehicle } => fleet.why(vehicle, now).ok_or_else(|| {
             Failure::new(format!("can't tell why {vehicle}"), format!("there is no such vehicle in {namespace}"))
+                .hint("`setpoint get vehicles -A` lists those that are there")
         })?,
-        FleetCommand::Plan { rollout } => {
-            fleet.forecast(rollout, now).map_err(|why| Failure::new(format!("can't plan {rollout}"), why))?
-        }
+        FleetCommand::Plan { rollout } => fleet.forecast(rollout, now).map_err(|why| {
+            Failure::new(format!("can't plan {rollout}"), why)
+                .hint("`setpoint get rollouts -A` lists those that are there")
+        })?,
         FleetCommand::Enrol { .. }
         | FleetCommand::Token { .. }
         | FleetCommand::Revoke { .. }

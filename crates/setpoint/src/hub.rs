@@ -17,7 +17,7 @@ use tokio::net::TcpListener;
 use crate::alone;
 use crate::arguments::{HubArguments, HubOptions};
 use crate::beside::DRAIN_LIMIT;
-use crate::failure::{Failure, say};
+use crate::failure::{Failure, USAGE, say};
 use crate::parts;
 use crate::signals::Signals;
 
@@ -238,16 +238,21 @@ pub fn signing_key(file: &Path) -> Result<SigningKey, Failure> {
     let seed = hex::decode(read(file)?.trim()).and_then(|bytes| <[u8; 32]>::try_from(bytes).ok());
     let seed = seed.ok_or_else(|| {
         Failure::usage(format!("can't use {}", file.display()), "it is no key: 64 hexadecimal digits")
+            .hint("`setpoint fleet keys` makes one")
     })?;
     Ok(SigningKey::of_seed(&seed))
 }
 
 fn read(file: &Path) -> Result<String, Failure> {
-    std::fs::read_to_string(file).map_err(|error| Failure::usage(format!("can't read {}", file.display()), error))
+    let unreadable = |error| Failure::of_file(format!("can't read {}", file.display()), &error).with_code(USAGE);
+    std::fs::read_to_string(file).map_err(unreadable)
 }
 
 async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
-    TcpListener::bind(address).await.map_err(|error| Failure::new(format!("can't listen on {address}"), error))
+    TcpListener::bind(address).await.map_err(|error| {
+        Failure::new(format!("can't listen on {address}"), error)
+            .hint("choose another port with `--listen` or `--hub-listen`, or port 0 for a free one")
+    })
 }
 
 fn host() -> String {

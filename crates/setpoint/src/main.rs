@@ -25,7 +25,8 @@ mod storage;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
 
 use arguments::{Arguments, Command};
 use beside::Beside;
@@ -62,13 +63,33 @@ fn main() -> ExitCode {
 
 /// Prints what is wrong with the command line, or the help that was asked for.
 fn misused(error: &clap::Error) -> ExitCode {
-    // Where nobody can read it, nothing is lost.
-    let _ = error.print();
     let command = std::env::args().nth(1).unwrap_or_default();
+    if error.use_stderr() {
+        let text = error.render().to_string();
+        // What to do next is said as in every other failure.
+        let text = text.replace("\nFor more information, try '--help'.\n", "");
+        failure::note(&format!("{}\n  hint: {}", text.trim_end(), advice(error, &command)));
+    } else {
+        // Where nobody can read it, nothing is lost.
+        let _ = error.print();
+    }
     match error.exit_code() {
         // Scripts that know kubectl know 1 for everything.
         2 if setpoint_cli::SHARED_WITH_KUBECTL.contains(&command.as_str()) => ExitCode::from(failure::FAILED),
         code => ExitCode::from(u8::try_from(code).unwrap_or(failure::FAILED)),
+    }
+}
+
+/// What to do about a wrong command line.
+fn advice(error: &clap::Error, command: &str) -> String {
+    let known = Arguments::command();
+    let names = || known.get_subcommands().filter(|one| !one.is_hide_set()).map(clap::Command::get_name);
+    if names().any(|name| name == command) {
+        return format!("`setpoint {command} --help` has the flags and examples");
+    }
+    match setpoint_cli::nearest(command, names()) {
+        Some(near) if error.kind() == ErrorKind::InvalidSubcommand => format!("did you mean `setpoint {near}`?"),
+        _ => "`setpoint --help` lists the commands".to_owned(),
     }
 }
 
@@ -89,7 +110,7 @@ fn run(command: Command) -> Result<(), Failure> {
         .worker_threads(workers)
         .enable_all()
         .build()
-        .map_err(|error| Failure::new("can't start", error))?;
+        .map_err(|error| Failure::of_file("can't start", &error))?;
     let outcome = runtime.block_on(perform(command));
     runtime.shutdown_timeout(BLOCKING_WORK_MAX);
     outcome

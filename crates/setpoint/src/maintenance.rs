@@ -15,6 +15,7 @@ use crate::failure::{Failure, say};
 use crate::sealing::SealArguments;
 use crate::storage::{StoreArguments, StoreChoice};
 use crate::{hub, sealing, server, service, storage};
+use setpoint_cli::with_progress;
 
 /// Reads every record, or every object in etcd.
 pub async fn verify(data: &DataArguments, store: &StoreArguments) -> Result<(), Failure> {
@@ -24,11 +25,13 @@ pub async fn verify(data: &DataArguments, store: &StoreArguments) -> Result<(), 
     let folder = data.folder()?;
     let what = format!("can't verify the data in {}", folder.display());
     let store = existing_store(&folder, &what)?;
-    let disk = RealDisk::new(store).map_err(|error| Failure::new(&what, error))?;
+    let disk = RealDisk::new(store).map_err(|error| Failure::of_file(&what, &error))?;
     // Nothing is written: whatever is encrypted can be read with them.
     let keys = keys(&folder, Vec::new(), &what)?;
     let has_keys = keys.is_some();
-    match setpoint_store::verify(&disk, &*service::fields(), keys.map(|keys| keys as _)).await {
+    let fields = service::fields();
+    let verified = setpoint_store::verify(&disk, &*fields, keys.map(|keys| keys as _));
+    match with_progress("reading every record", verified).await {
         Ok(report) if !has_keys => {
             say(&describe(&report));
             say("there are no keys: of what is encrypted only the checksums were checked");
@@ -89,17 +92,19 @@ pub async fn backup(
     let (store, keys) = match &store.store {
         StoreChoice::Embedded => {
             let keys = keys(&folder, seal.resources(), &what)?.map(|keys| keys as Arc<dyn Seal>);
-            let opened = server::open_with(&folder, keys.clone()).await;
+            let opened = with_progress("opening the data", server::open_with(&folder, keys.clone())).await;
             (opened.map_err(|error| refused(&what, error))?, keys)
         }
         StoreChoice::Etcd(_) => {
-            let opened = storage::open(store, &folder, seal).await?;
+            let opened = with_progress("opening etcd", storage::open(store, &folder, seal)).await?;
             (opened.store, storage::keys(&opened.pki, seal)?)
         }
     };
-    let written = write_backup(&store.snapshot(), file, keys.as_deref()).await;
+    let snapshot = store.snapshot();
+    let doing = format!("writing {} objects", snapshot.counts().values().sum::<usize>());
+    let written = with_progress(&doing, write_backup(&snapshot, file, keys.as_deref())).await;
     store.close().await;
-    let bytes = written.map_err(|error| Failure::new(what, format!("{}: {error}", file.display())))?;
+    let bytes = written.map_err(|error| Failure::of_file(format!("{what}: {}", file.display()), &error))?;
     say(&format!("wrote {} ({bytes} bytes, revision {})", file.display(), store.snapshot().revision().get()));
     Ok(())
 }
@@ -113,7 +118,7 @@ pub async fn restore(
 ) -> Result<(), Failure> {
     let folder = data.folder()?;
     let what = format!("can't restore {} into {}", file.display(), folder.display());
-    let failed = |error: io::Error| Failure::new(&what, error);
+    let failed = |error: io::Error| Failure::of_file(&what, &error);
     let backup = file.canonicalize().map_err(failed)?;
     let bench = Bench::new(&folder).map_err(failed)?;
     symlink(backup, bench.0.join(BACKUP)).map_err(failed)?;
@@ -126,7 +131,9 @@ pub async fn restore(
     let to = RealDisk::new(folder.join("store")).map_err(failed)?;
     let (keys, identity) = (keys(&folder, seal.resources(), &what)?, server::identity().map_err(failed)?);
     let seal = keys.as_deref().map(|keys| keys as _);
-    let restored = setpoint_store::restore(&from, BACKUP, &to, identity, &*service::fields(), seal).await;
+    let fields = service::fields();
+    let restored = setpoint_store::restore(&from, BACKUP, &to, identity, &*fields, seal);
+    let restored = with_progress("reading the backup", restored).await;
     let report = restored.map_err(|error| match error {
         OpenError::Foreign(_) => Failure::new(&what, "there is data already").hint("choose an empty `--data-dir`"),
         OpenError::Sealed(why) => Failure::new(&what, format!("an object in it is encrypted: {why}"))
@@ -139,11 +146,13 @@ pub async fn restore(
 
 /// Fills etcd from a backup. Its revisions are beyond all that anyone can have seen since.
 async fn restore_etcd(from: &RealDisk, options: EtcdOptions, what: &str) -> Result<(), Failure> {
-    let read = setpoint_store::read_backup(from, BACKUP, &*service::fields(), options.seal.as_deref()).await;
+    let fields = service::fields();
+    let read = setpoint_store::read_backup(from, BACKUP, &*fields, options.seal.as_deref());
+    let read = with_progress("reading the backup", read).await;
     let snapshot = read.map_err(|error| refused(what, error))?;
     let beyond = Revision::new(snapshot.revision().get() + RESTORE_JUMP);
     let place = storage::place(&options);
-    let filled = setpoint_store::fill(&options, &snapshot, beyond).await;
+    let filled = with_progress("filling etcd", setpoint_store::fill(&options, &snapshot, beyond)).await;
     let objects = filled.map_err(|error| storage::unusable(&place, error))?;
     say(&format!("ok: {objects} objects in {place}"));
     Ok(())
@@ -179,7 +188,9 @@ impl Drop for Bench {
 
 /// The keys of a folder, if it has any, with which these resources are encrypted.
 fn keys(folder: &Path, covered: Vec<GroupResource>, what: &str) -> Result<Option<Arc<SecretKeys>>, Failure> {
-    let keys = SecretKeys::read(&sealing::file(folder), covered).map_err(|error| Failure::new(what, error))?;
+    let keys = SecretKeys::read(&sealing::file(folder), covered).map_err(|error| {
+        Failure::new(what, error).hint("put back the copy of `pki/secrets.keys` in the data directory")
+    })?;
     Ok(keys.map(Arc::new))
 }
 
@@ -207,15 +218,11 @@ pub fn existing_store(folder: &Path, what: &str) -> Result<PathBuf, Failure> {
 /// Why a data directory can't be used, for a person.
 pub fn refused(what: &str, error: OpenError) -> Failure {
     let hint = match &error {
-        OpenError::Locked => Some("stop the server first: this is not available for a running one yet"),
-        OpenError::Sealed(_) => Some("put back the copy of `pki/secrets.keys` in the data directory"),
-        _ => None,
+        OpenError::Locked => "stop the server first: this is not available for a running one yet",
+        OpenError::Sealed(_) => "put back the copy of `pki/secrets.keys` in the data directory",
+        _ => "nothing was changed; `setpoint restore` makes a new data directory from a backup",
     };
-    let failure = Failure::new(what, error);
-    match hint {
-        Some(hint) => failure.hint(hint),
-        None => failure,
-    }
+    Failure::new(what, error).hint(hint)
 }
 
 fn describe(report: &Report) -> String {

@@ -18,7 +18,7 @@ pub fn completion(shell: clap_complete::Shell) {
 pub fn write(folder: &Path) -> Result<(), Failure> {
     let mut command = Arguments::command();
     command.build();
-    let failed = |error: std::io::Error| Failure::new(format!("can't write to {}", folder.display()), error);
+    let failed = |error: std::io::Error| Failure::of_file(format!("can't write to {}", folder.display()), &error);
     std::fs::create_dir_all(folder).map_err(failed)?;
     let pages = pages(&command, "setpoint").map_err(failed)?;
     for (name, page) in &pages {

@@ -12,6 +12,7 @@ use crate::maintenance::{self, Bench};
 use crate::sealing::SealArguments;
 use crate::server;
 use crate::storage::{self, EtcdArguments, StoreChoice};
+use setpoint_cli::with_progress;
 
 #[derive(Args)]
 pub struct MigrateArguments {
@@ -27,6 +28,9 @@ pub struct MigrateArguments {
     seal: SealArguments,
 }
 
+/// What to do with a copy that differs.
+const UNFIT: &str = "don't use the copy: empty it and try again; what it was made from is as it was";
+
 /// One end of a migration.
 enum End {
     Folder(PathBuf),
@@ -41,7 +45,8 @@ impl End {
         match StoreChoice::parse(text) {
             Ok(StoreChoice::Etcd(endpoints)) => Ok(End::Etcd(Box::new(etcd.options(&endpoints)?))),
             Ok(StoreChoice::Embedded) => Ok(End::Folder(PathBuf::from(text))),
-            Err(why) => Err(Failure::usage(format!("can't migrate with {text}"), why)),
+            Err(why) => Err(Failure::usage(format!("can't migrate with {text}"), why)
+                .hint("a store is a data directory, or `etcd://HOST:PORT,HOST:PORT`")),
         }
     }
 }
@@ -56,29 +61,31 @@ pub async fn run(arguments: &MigrateArguments) -> Result<(), Failure> {
         return Err(Failure::new(&what, "there is data in it already").hint("choose an empty folder"));
     }
     // The keys go along: into the new folder, into the new etcd, or through a folder on their way.
-    let bench = Bench::new(&std::env::temp_dir()).map_err(|error| Failure::new(&what, error))?;
+    let bench = Bench::new(&std::env::temp_dir()).map_err(|error| Failure::of_file(&what, &error))?;
     let pki = match (&arguments.etcd.shared_pki, &from, &to) {
         (Some(shared), _, _) => shared.clone(),
         (None, End::Folder(folder), _) => folder.join("pki"),
         (None, End::Etcd(options), End::Folder(folder)) => storage::pki(&arguments.etcd, options, folder).await?,
         (None, End::Etcd(options), End::Etcd(_)) => storage::pki(&arguments.etcd, options, bench.folder()).await?,
     };
-    let source = open(&from, &pki, arguments, &what).await?;
+    let source = with_progress("opening what is there", open(&from, &pki, arguments, &what)).await?;
     let snapshot = source.snapshot();
-    let written = write(&to, &snapshot, &pki, arguments, &what).await;
+    let objects: usize = snapshot.counts().values().sum();
+    let doing = format!("writing {objects} objects");
+    let written = with_progress(&doing, write(&to, &snapshot, &pki, arguments, &what)).await;
     source.close().await;
     written?;
-    let target = open(&to, &pki, arguments, &what).await?;
+    let target = with_progress("comparing both sides", open(&to, &pki, arguments, &what)).await?;
     let found = target.snapshot();
     target.close().await;
     let (copied, expected) = (digest(&found), digest(&snapshot));
     if !keeps_order(&snapshot, &found) {
-        return Err(Failure::new(&what, "what was written is not in the order of what was read"));
+        return Err(Failure::new(&what, "what was written is not in the order of what was read").hint(UNFIT));
     }
     if copied != expected {
-        return Err(Failure::new(&what, format!("what was written is not what was read: {copied}, not {expected}")));
+        let why = format!("what was written is not what was read: {copied}, not {expected}");
+        return Err(Failure::new(&what, why).hint(UNFIT));
     }
-    let objects: usize = snapshot.counts().values().sum();
     say(&format!(
         "moved {objects} objects from {} to {}\nsha256 {expected} on both sides",
         arguments.from, arguments.to
@@ -107,7 +114,7 @@ async fn write(
     let seal = storage::keys(pki, &arguments.seal)?;
     match end {
         End::Folder(folder) => {
-            let failed = |error: std::io::Error| Failure::new(what, error);
+            let failed = |error: std::io::Error| Failure::of_file(what, &error);
             let disk = RealDisk::new(folder.join("store")).map_err(failed)?;
             let identity = server::identity().map_err(failed)?;
             let created = setpoint_store::create_from(&disk, identity, snapshot, seal.as_deref()).await;

@@ -13,6 +13,7 @@ use crate::arguments::DataArguments;
 use crate::failure::{Failure, say};
 use crate::storage::{EtcdArguments, StoreArguments, StoreChoice};
 use crate::{server, storage};
+use setpoint_cli::with_progress;
 
 #[derive(Args)]
 pub struct SealArguments {
@@ -75,7 +76,7 @@ pub async fn rotate(
     SecretKeys::add(&file).map_err(|error| Failure::new(&what, error))?;
     store.close().await;
     let store = open_store(&folder, resources).await.map_err(|error| error.failure(&what))?;
-    let rewritten = store.rewrite().await;
+    let rewritten = with_progress("sealing everything anew", store.rewrite()).await;
     store.close().await;
     rewritten.map_err(|error| Failure::new(&what, error))?;
     if drop_old {
@@ -102,7 +103,7 @@ async fn rotate_in_etcd(
     SecretKeys::add(&file).map_err(failed)?;
     storage::share_keys(arguments, options, &file).await?;
     let store = storage::open_etcd(options.clone(), &pki, resources).await?;
-    let rewritten = store.rewrite().await;
+    let rewritten = with_progress("sealing everything anew", store.rewrite()).await;
     store.close().await;
     rewritten.map_err(|error| Failure::new(&what, error))?;
     if drop_old {

@@ -1,20 +1,16 @@
 //! `setpoint get --watch`: what is there, then every change as it comes, over restarts of the server.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
 use super::{Found, GetArguments, as_table, ask_list, flatten, get, options, print_one};
 use crate::discovery::{Discovery, Kind};
 use crate::failure::{Failure, note, print};
+use crate::observe::{Following, Next};
 use crate::output::Output;
 use crate::request::{Ask, Server, Trouble};
 use crate::selection::{self, Selection};
 use crate::tab::Tabs;
 use crate::table::Printer;
-
-/// Pause before a watch that has ended begins again.
-const PAUSE: Duration = Duration::from_secs(1);
 
 /// What is watched and how it is printed.
 struct Follower<'a> {
@@ -37,7 +33,8 @@ pub(super) async fn run(
     if arguments.sort_by.is_some() {
         note("warning: --watch requested, --sort-by will be ignored for watch events received");
     }
-    let too_many = || Failure::error("you may only specify a single resource type");
+    let too_many =
+        || Failure::error("you may only specify a single resource type").hint("watch each in a terminal of its own");
     let (kind, name) = match selection::read(&arguments.words, discovery)? {
         Selection::Kinds(kinds) => match &kinds[..] {
             [kind] => (kind.clone(), None),
@@ -52,29 +49,33 @@ pub(super) async fn run(
     let printer = Printer::new(options(arguments, &kind, wide, false));
     let tabs = Tabs::default();
     let mut follower = Follower { arguments, form, server, kind, name, printer, tabs, printed: false };
-    let mut version = match follower.look().await {
+    let version = match follower.look().await {
         Ok(now) => follower.begin(now)?,
         Err(trouble) if arguments.ignore_not_found && trouble.is("NotFound") => return Ok(()),
         Err(trouble) => return Err(trouble.into()),
     };
-    let mut told = false;
+    let mut following = Following::from(server, version);
+    let (watched, name) = (follower.kind.clone(), follower.name.clone());
+    let ask = || match &name {
+        Some(name) => Ask::get(watched.path(Some(&server.namespace)))
+            .accept(super::accept(arguments, form))
+            .with("fieldSelector", format!("metadata.name={name}")),
+        None => ask_list(arguments, form, server, &watched),
+    };
     loop {
-        match follower.follow(&mut version).await {
-            Ok(()) => {}
-            Err(Trouble::Refused(status)) if status["code"] != 410 && status["reason"] != "Expired" => {
-                return Err(Trouble::Refused(status).into());
-            }
-            Err(trouble) => {
-                if !std::mem::replace(&mut told, true) {
-                    note(&format!("warning: the watch was cut ({}); it goes on when it can", trouble.words()));
+        match following.next(ask).await? {
+            Next::Event(event, object) => follower.tell(&event, object),
+            Next::Expired => match follower.look().await {
+                Ok(found) => {
+                    let since = following.version().to_owned();
+                    following.go_on_from(found_version(&found.value));
+                    follower.catch_up(found, &since);
                 }
-                if matches!(trouble, Trouble::Refused(_)) {
-                    // What happened meanwhile is no longer known: from here on, what happens next.
-                    version = follower.look().await.map_or(version, |found| found_version(&found.value));
-                }
-            }
+                Err(Trouble::Refused(status)) => return Err(Trouble::Refused(status).into()),
+                // It is away again, and the next look tells so.
+                Err(Trouble::Nobody(_) | Trouble::Unreachable(_)) => {}
+            },
         }
-        tokio::time::sleep(PAUSE).await;
     }
 }
 
@@ -102,38 +103,35 @@ impl Follower<'_> {
         Ok(version)
     }
 
-    /// Prints changes until the watch ends.
-    async fn follow(&mut self, version: &mut String) -> Result<(), Trouble> {
-        let ask = match &self.name {
-            Some(name) => Ask::get(self.kind.path(Some(&self.server.namespace)))
-                .accept(super::accept(self.arguments, self.form))
-                .with("fieldSelector", format!("metadata.name={name}")),
-            None => ask_list(self.arguments, self.form, self.server, &self.kind),
-        };
-        let mut watch = self.server.watch(ask.with("resourceVersion", version.clone())).await?;
-        while let Some((event, object)) = watch.next().await {
-            if event == "ERROR" {
-                return Err(Trouble::Refused(object));
-            }
-            if event == "BOOKMARK" {
-                continue;
-            }
-            match self.form {
-                Output::Table { .. } => {
-                    let table = as_table(object);
-                    let last = table["rows"].as_array().and_then(|rows| rows.last());
-                    remember(last.map(|row| &row["object"]), version);
-                    self.print(&table, &event);
-                }
-                _ => {
-                    remember(Some(&object), version);
-                    if let Err(failure) = self.print_object(&object, &event) {
-                        note(&failure.to_string());
-                    }
+    /// Prints one change.
+    fn tell(&mut self, event: &str, object: Value) {
+        match self.form {
+            Output::Table { .. } => self.print(&as_table(object), event),
+            _ => {
+                if let Err(failure) = self.print_object(&object, event) {
+                    note(&failure.to_string());
                 }
             }
         }
-        Ok(())
+    }
+
+    /// Prints what has changed since a version. What was deleted meanwhile can't be told any more.
+    fn catch_up(&mut self, found: Found, since: &str) {
+        let number = |text: &str| text.parse::<u64>().unwrap_or(0);
+        let since = number(since);
+        let is_newer = |object: &Value| number(object["metadata"]["resourceVersion"].as_str().unwrap_or("0")) > since;
+        match self.form {
+            Output::Table { .. } => {
+                let mut table = as_table(found.value);
+                if let Some(rows) = table["rows"].as_array_mut() {
+                    rows.retain(|row| is_newer(&row["object"]));
+                }
+                self.print(&table, "MODIFIED");
+            }
+            _ => flatten(&self.kind, found.value).into_iter().filter(is_newer).for_each(|object| {
+                self.tell("MODIFIED", object);
+            }),
+        }
     }
 
     fn print(&mut self, table: &Value, event: &str) {
@@ -153,10 +151,4 @@ impl Follower<'_> {
 
 fn found_version(value: &Value) -> String {
     value["metadata"]["resourceVersion"].as_str().unwrap_or("0").to_owned()
-}
-
-fn remember(object: Option<&Value>, version: &mut String) {
-    if let Some(found) = object.and_then(|object| object["metadata"]["resourceVersion"].as_str()) {
-        found.clone_into(version);
-    }
 }

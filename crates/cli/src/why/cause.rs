@@ -19,6 +19,10 @@ pub struct Facts {
     pub selected: Option<Vec<Value>>,
     /// Nodes of its pods.
     pub nodes: Vec<Value>,
+    /// Who controls it, who controls that, and so on.
+    pub owners: Vec<Value>,
+    /// The last runs of controllers, by controller, newest first.
+    pub traces: Value,
     /// Seconds since 1970.
     pub now: i64,
 }
@@ -31,6 +35,12 @@ pub fn sentence(facts: &Facts) -> String {
     let root = facts.family.root();
     let (name, health) = (name(root), health::of(root));
     let cause = facts.cause(0, 0);
+    if let (None, Some(owner)) = (&cause, facts.of_owners()) {
+        return match health.mark {
+            Mark::Well => format!("{name} is as it should be ({}), but {owner}", health.words),
+            Mark::Working | Mark::Bad | Mark::Silent => format!("{name} follows its owner: {owner}"),
+        };
+    }
     match (cause, health.mark) {
         (Some(cause), _) if cause.starts_with(&name) => cause,
         (Some(cause), Mark::Well | Mark::Silent) => format!("{name}: {cause}"),
@@ -47,10 +57,17 @@ impl Facts {
     /// Why the member at a place is not as it should be; None if it is, or if nothing tells.
     fn cause(&self, at: usize, depth: usize) -> Option<String> {
         let object = &self.family.members.get(at)?.object;
+        let failing = self.failing(object);
         if let Some(cause) = self.deletion(object) {
-            return Some(cause);
+            return Some(match failing {
+                Some(failing) => format!("{cause}; {failing}"),
+                None => cause,
+            });
         }
         if health::is_unseen(object) {
+            if let Some(failing) = failing {
+                return Some(format!("{} waits for its controller: {failing}", name(object)));
+            }
             let (now, seen) = (&object["metadata"]["generation"], &object["status"]["observedGeneration"]);
             return Some(format!(
                 "{} waits for its controller, which has not looked at the last change yet (generation {now}, seen {seen}): does it run?",
@@ -64,7 +81,36 @@ impl Facts {
         if health.mark == Mark::Well || depth >= DEPTH_MAX {
             return None;
         }
-        self.of_children(at, depth).or_else(|| self.said(object))
+        let failing = failing.map(|failing| format!("{}: {failing}", name(object)));
+        self.of_children(at, depth).or(failing).or_else(|| self.said(object))
+    }
+
+    /// What is the matter with whoever controls the object, where that alone is the cause.
+    fn of_owners(&self) -> Option<String> {
+        self.owners.iter().find_map(|owner| {
+            if let Some(gone) = owner["goneName"].as_str() {
+                let kind = text(&owner["kind"]).to_lowercase();
+                return Some(format!("{kind}/{gone} is gone, and the garbage collector takes away what it owned"));
+            }
+            let paused = self.own_cause(owner).filter(|_| text(&owner["kind"]) != "Pod");
+            let failing = || self.failing(owner).map(|failing| format!("{}: {failing}", name(owner)));
+            self.deletion(owner).or(paused).or_else(failing)
+        })
+    }
+
+    /// What the last run of a controller for this object says, if it did not end well.
+    fn failing(&self, object: &Value) -> Option<String> {
+        let metadata = &object["metadata"];
+        let key = match text(&metadata["namespace"]) {
+            "" => text(&metadata["name"]).to_owned(),
+            namespace => format!("{namespace}/{}", text(&metadata["name"])),
+        };
+        let kind = text(&object["kind"]).to_lowercase();
+        self.traces.as_object()?.iter().find_map(|(controller, runs)| {
+            let last =
+                runs.as_array()?.iter().find(|run| run["key"] == key.as_str() && is_about(run, &kind, controller))?;
+            failed(controller, last)
+        })
     }
 
     /// The cause of the first child that is not well: of ReplicaSets, the newest that should have pods.
@@ -245,6 +291,37 @@ impl Facts {
 
     fn node_of(&self, pod: &Value) -> Option<&Value> {
         self.nodes.iter().find(|node| node["metadata"]["name"] == pod["spec"]["nodeName"])
+    }
+}
+
+/// Whether a run was for an object of a kind: another kind may have one of the same name.
+fn is_about(run: &Value, kind: &str, controller: &str) -> bool {
+    let accesses = ["reads", "writes"].into_iter().flat_map(|list| run[list].as_array().into_iter().flatten());
+    let stem = kind.strip_suffix('y').unwrap_or(kind);
+    let mut own = accesses.filter(|access| access["key"] == run["key"]).peekable();
+    match own.peek() {
+        Some(_) => own.any(|access| text(&access["plural"]).starts_with(stem)),
+        None => controller.starts_with(kind),
+    }
+}
+
+/// How a run of a controller failed, and when it is tried again.
+fn failed(controller: &str, run: &Value) -> Option<String> {
+    let outcome = &run["outcome"];
+    let message = outcome["message"].as_str().map(|message| format!(": {message}")).unwrap_or_default();
+    let times = run["attempt"].as_u64().unwrap_or(0) + 1;
+    let next = match run["nextRunSeconds"].as_f64() {
+        Some(seconds) => format!(", and tries again {seconds:.0} s after that"),
+        None => String::new(),
+    };
+    match text(&outcome["result"]) {
+        "transient" | "timedOut" => {
+            Some(format!("{controller} waits out a back-off: it failed {times} times in a row{next}{message}"))
+        }
+        "terminal" | "panicked" => Some(format!("{controller} failed and waits for a change{message}")),
+        "givenUp" => Some(format!("{controller} gave up after {times} failures and waits for a change{message}")),
+        "staleCache" => Some(format!("{controller} waits until its cache has seen its own last write{next}")),
+        _ => None,
     }
 }
 

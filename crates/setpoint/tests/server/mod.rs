@@ -30,9 +30,14 @@ impl Server {
 
     /// The same, with what it logs going somewhere.
     pub fn start_logging(command: &[&str], data: &Path, log: Stdio) -> Server {
+        Server::start_at("127.0.0.1:0", command, data, log)
+    }
+
+    /// The same at an address of our choice, as for one that comes back.
+    pub fn start_at(listen: &str, command: &[&str], data: &Path, log: Stdio) -> Server {
         let mut child = Command::new(env!("CARGO_BIN_EXE_setpoint"))
             .args(command)
-            .args(["--listen", "127.0.0.1:0", "--data-dir"])
+            .args(["--listen", listen, "--data-dir"])
             .arg(data)
             .env_remove("SETPOINT_LOG")
             .stdout(Stdio::piped())
@@ -44,6 +49,13 @@ impl Server {
         BufReader::new(child.stdout.take().expect("stdout is a pipe")).read_line(&mut line).expect("stdout is text");
         assert!(line.starts_with("ready "), "not ready: {line:?}");
         Server { child, kubeconfig: data.join("admin.kubeconfig") }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> String {
+        let text = std::fs::read_to_string(&self.kubeconfig).expect("the server wrote a kubeconfig");
+        let url = text.lines().find_map(|line| line.trim().strip_prefix("server: https://"));
+        url.expect("a kubeconfig names its server").to_owned()
     }
 
     /// A client of this server for the administrator.

@@ -186,3 +186,47 @@ fn other_kinds_speak_through_their_conditions_and_events() {
     rollout.events = vec![event("t", "Warning", "Broken", "it broke")];
     check(&rollout, "thing/t: Broken: it broke");
 }
+
+#[test]
+fn a_controller_that_fails_is_the_cause_where_nothing_else_tells() {
+    let run = |kind: &str, outcome: Value, next: Value| {
+        json!({
+            "key": "web", "attempt": 3, "outcome": outcome, "nextRunSeconds": next,
+            "reads": [{"plural": kind, "key": "web"}],
+        })
+    };
+    let told = |run: Value| {
+        let traces = json!({"room-controller": [run, {"key": "web", "outcome": {"result": "done"}}]});
+        let room = object("Room", "web", "", json!({}), json!({}));
+        sentence(&Facts { traces, ..facts(room, vec![]) })
+    };
+    assert_eq!(
+        told(run("rooms", json!({"result": "transient", "message": "no heating"}), json!(12.4))),
+        "room/web: room-controller waits out a back-off: it failed 4 times in a row, and tries again 12 s after that: no heating"
+    );
+    assert_eq!(
+        told(run("rooms", json!({"result": "staleCache"}), Value::Null)),
+        "room/web: room-controller waits until its cache has seen its own last write"
+    );
+    let silent = "room/web is there, and nothing about it says that anything is wrong";
+    assert_eq!(told(run("rooms", json!({"result": "done"}), Value::Null)), silent);
+    assert_eq!(told(run("lamps", json!({"result": "terminal"}), Value::Null)), silent);
+}
+
+#[test]
+fn an_owner_that_is_the_cause_is_named() {
+    let well = || pod(json!({"phase": "Running", "conditions": [condition("Ready", "True", "", "")]}));
+    let told = |owners: Vec<Value>| sentence(&Facts { owners, ..facts(well(), vec![]) });
+    let mut paused = deployment(json!({"readyReplicas": 1, "updatedReplicas": 1}));
+    paused["spec"]["paused"] = true.into();
+    let set = replica_set(json!({"readyReplicas": 1}));
+    assert_eq!(
+        told(vec![set.clone(), paused]),
+        "pod/web-1 is as it should be (Running), but deployment/web is paused: its changes wait until it is resumed"
+    );
+    assert_eq!(
+        told(vec![json!({"kind": "ReplicaSet", "goneName": "rs"})]),
+        "pod/web-1 is as it should be (Running), but replicaset/rs is gone, and the garbage collector takes away what it owned"
+    );
+    assert_eq!(told(vec![set]), "pod/web-1 is as it should be (Running)");
+}
