@@ -1,7 +1,8 @@
 //! The pages of this repository: every command that they show is run, and what they show of its output is compared.
 //!
 //! A block that is run is marked `console`. One that can't be run here says why in a comment right above it:
-//! `<!-- not run: … -->`.
+//! `<!-- not run: … -->`. Two more comments tell what a block needs: `<!-- beside: NAME -->`, that this example's program runs, and
+//! `<!-- stopped -->`, that the control plane doesn't.
 
 // Shared with the tests of the store, which need more of it.
 #[allow(dead_code)]
@@ -12,6 +13,7 @@ mod transcript;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 
 use etcd_process::Cluster;
 use server::Server;
@@ -24,6 +26,10 @@ struct Block {
     language: String,
     text: String,
     excused: bool,
+    /// The example's program that has to run.
+    beside: Option<String>,
+    /// Whether the control plane has to be stopped.
+    stopped: bool,
 }
 
 fn root() -> PathBuf {
@@ -56,9 +62,20 @@ fn blocks(text: &str) -> Vec<Block> {
         match (&mut open, line.strip_prefix("```")) {
             (None, Some(language)) => {
                 let excused = above.starts_with("<!-- not run: ") && above.ends_with(" -->");
-                open = Some(Block { line: number + 2, language: language.to_owned(), text: String::new(), excused });
+                let beside = above.strip_prefix("<!-- beside: ").and_then(|rest| rest.strip_suffix(" -->"));
+                open = Some(Block {
+                    line: number + 2,
+                    language: language.to_owned(),
+                    text: String::new(),
+                    excused,
+                    beside: beside.map(str::to_owned),
+                    stopped: above == "<!-- stopped -->",
+                });
             }
-            (Some(_), Some(_)) => blocks.extend(open.take()),
+            (Some(_), Some(_)) => {
+                blocks.extend(open.take());
+                above.clear();
+            }
             (Some(block), None) => block.text += &format!("{line}\n"),
             (None, None) if !line.trim().is_empty() => line.clone_into(&mut above),
             (None, None) => {}
@@ -68,13 +85,21 @@ fn blocks(text: &str) -> Vec<Block> {
     blocks
 }
 
+/// Whether a line begins as those do that one types.
+fn is_command(line: &str) -> bool {
+    let programs = ["setpoint", "kubectl", "cargo", "make", "git", "sudo", "curl", "etcdctl", "export", "systemctl"];
+    let mut words = line.split_whitespace();
+    words.next().is_some_and(|first| programs.contains(&first)) && words.next().is_some()
+}
+
 #[test]
 fn every_block_of_commands_is_run_or_says_why_not() {
     let mut report = String::new();
     for page in pages() {
         for block in blocks(&std::fs::read_to_string(&page).unwrap()) {
-            let has_commands = block.text.lines().any(|line| line.starts_with("$ "))
-                || ["sh", "bash", "shell"].contains(&block.language.as_str());
+            let has_commands = ["sh", "bash", "shell"].contains(&block.language.as_str())
+                || (block.language.is_empty() && block.text.lines().any(is_command))
+                || block.text.lines().any(|line| line.starts_with("$ "));
             if has_commands && block.language != "console" && !block.excused {
                 report += &format!("{}:{}: mark it `console`, or say why it is not run\n", page.display(), block.line);
             }
@@ -92,6 +117,38 @@ fn what_pages_show_is_what_is_seen() {
     assert!(report.is_empty(), "{report}\n`UPDATE_TRANSCRIPTS=1` writes what was printed into the pages");
 }
 
+/// An example's program, which ends with the test.
+struct Program(Child);
+
+impl Program {
+    /// Starts it, and returns once its kind is there.
+    fn start(name: &str, environment: &[(&str, String)]) -> Program {
+        let binary = Path::new(env!("CARGO_BIN_EXE_setpoint")).with_file_name(name);
+        if !binary.exists() {
+            // Built with all tests of the workspace, but not with these alone.
+            let built = Command::new(env!("CARGO")).args(["build", "-p", "setpoint-examples", "--bin", name]).status();
+            assert!(built.is_ok_and(|status| status.success()) && binary.exists(), "there is no {}", binary.display());
+        }
+        let mut command = Command::new(binary);
+        command.envs(environment.iter().map(|(name, value)| (name, value)));
+        let program = Program(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+        let kind = if name == "configmap" { "greeting" } else { name };
+        let wait = format!(
+            "setpoint wait --for=create crd/{kind}s.example.com && setpoint wait --for=condition=Established crd/{kind}s.example.com"
+        );
+        let waited = Command::new("bash").args(["-c", &wait]).envs(environment.iter().cloned()).output().unwrap();
+        assert!(waited.status.success(), "{}", String::from_utf8_lossy(&waited.stderr));
+        program
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// Runs the commands of one page, from its top to its end, on a control plane of its own.
 fn run(page: &Path) -> String {
     let mut text = std::fs::read_to_string(page).unwrap();
@@ -105,7 +162,9 @@ fn run(page: &Path) -> String {
     let desk = home.path().join("desk");
     std::fs::create_dir(&desk).unwrap();
     let data = desk.join(".local/share/setpoint");
-    let _server = Server::start_as(&["up", "--nodes", "3"], &data);
+    let command = ["up", "--nodes", "3"];
+    let mut server = Some(Server::start_as(&command, &data));
+    let address = server.as_ref().map(Server::address).unwrap_or_default();
     let own = Path::new(env!("CARGO_BIN_EXE_setpoint")).parent().unwrap();
     let path = std::env::var("PATH").unwrap_or_default();
     let environment = [
@@ -116,14 +175,21 @@ fn run(page: &Path) -> String {
     ];
     // A reader comes some seconds after the start.
     let settled = "setpoint wait --for=create node/simulated-2 serviceaccount/default && setpoint wait nodes --all --for=condition=Ready";
-    let settled = std::process::Command::new("bash").args(["-c", settled]).envs(environment.clone()).output().unwrap();
+    let settled = Command::new("bash").args(["-c", settled]).envs(environment.clone()).output().unwrap();
     assert!(settled.status.success(), "{}", String::from_utf8_lossy(&settled.stderr));
     let kubeconfig = std::fs::read_to_string(data.join("admin.kubeconfig")).unwrap();
     let url = kubeconfig.lines().find_map(|line| line.trim().strip_prefix("server: ")).unwrap().to_owned();
     // A reader's own home and the usual port stand there instead of this run's.
     let clean = |line: &str| line.replace(desk.to_str().unwrap(), "/home/you").replace(&url, "https://127.0.0.1:6443");
     let mut report = String::new();
+    let needed: BTreeSet<String> = blocks.iter().filter_map(|block| block.beside.clone()).collect();
+    let _programs: Vec<Program> = needed.iter().map(|name| Program::start(name, &environment)).collect();
     for block in blocks {
+        match (block.stopped, server.take()) {
+            (true, Some(running)) => running.stop(),
+            (false, None) => server = Some(Server::start_at(&address, &command, &data, Stdio::null())),
+            (_, as_it_is) => server = as_it_is,
+        }
         let (differs, seen) = transcript::run_block(&block.text, &shown, block.line, &clean, &desk, &environment);
         text = text.replacen(&block.text, &seen, 1);
         report += &differs;
@@ -144,7 +210,7 @@ fn every_figure_of_the_dashboard_and_the_alerts_is_served() {
     let on_etcd = Server::start_as(&["server", "--store", &cluster.store()], &home.path().join("on-etcd"));
     let text: String = [&server, &on_etcd]
         .map(|server| {
-            let seen = std::process::Command::new(env!("CARGO_BIN_EXE_setpoint"))
+            let seen = Command::new(env!("CARGO_BIN_EXE_setpoint"))
                 .args(["get", "--raw", "/metrics", "--kubeconfig"])
                 .arg(&server.kubeconfig)
                 .output()
@@ -180,4 +246,48 @@ fn every_link_between_pages_leads_somewhere() {
             assert!(path.exists(), "{}: {target} is not there", page.display());
         }
     }
+}
+
+/// What can be done with objects of an ordinary kind.
+const ALL_VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+
+/// Every kind that the server has, with its verbs and its parts, as a table of a page.
+async fn kinds(client: kube::Client) -> String {
+    let mut lists = vec![client.list_core_api_resources("v1").await.unwrap()];
+    for group in client.list_api_groups().await.unwrap().groups {
+        for version in group.versions {
+            lists.push(client.list_api_group_resources(&version.group_version).await.unwrap());
+        }
+    }
+    let mut table = "| Kind | API | Verbs | Parts with paths of their own |\n|---|---|---|---|\n".to_owned();
+    for list in lists {
+        for resource in list.resources.iter().filter(|resource| !resource.name.contains('/')) {
+            let mut verbs = resource.verbs.clone();
+            verbs.sort();
+            let verbs = if verbs == ALL_VERBS { "all".to_owned() } else { verbs.join(", ") };
+            let prefix = format!("{}/", resource.name);
+            let mut parts: Vec<&str> =
+                list.resources.iter().filter_map(|other| other.name.strip_prefix(&prefix)).collect();
+            parts.sort_unstable();
+            table += &format!("| {} | {} | {verbs} | {} |\n", resource.kind, list.group_version, parts.join(", "));
+        }
+    }
+    table
+}
+
+#[tokio::test]
+async fn the_table_of_kinds_is_what_the_server_says() {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start(&home.path().join("data"));
+    let page = root().join("docs/compatibility.md");
+    let text = std::fs::read_to_string(&page).unwrap();
+    let (before, rest) = text.split_once("<!-- kinds -->\n").expect("the page has a place for it");
+    let (shown, after) = rest.split_once("<!-- end of kinds -->\n").expect("the place has an end");
+    let served = kinds(server.client().await).await;
+    assert!(served.lines().count() > 50, "{served}");
+    if shown != served && transcript::updates() {
+        std::fs::write(page, format!("{before}<!-- kinds -->\n{served}<!-- end of kinds -->\n{after}")).unwrap();
+        return;
+    }
+    assert_eq!(shown, served, "`UPDATE_TRANSCRIPTS=1` writes what is served into the page");
 }
