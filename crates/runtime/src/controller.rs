@@ -30,6 +30,6 @@ pub use hot_loop::{HOT_RUNS, HotLoop};
 pub use phases::{Next, Phases};
 pub use predicate::Predicate;
 pub use pulse::{Listener, listen_to_runs};
-pub use recorder::{Access, Verb};
+pub use recorder::{Access, Author, Verb};
 pub use stats::{ControllerStats, RUN_BOUNDS, RunTimes};
 pub use trace::{Outcome, Trace, Traces};

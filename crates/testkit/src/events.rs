@@ -1,4 +1,4 @@
-//! The events of a watch on their way to the process under test: counted, and hidden where the plan says so.
+//! The events of a watch on their way to the process under test: counted, and hidden where the course says so.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 use setpoint_apiserver::body::{Body, BoxError};
 use tokio::time::Instant;
 
-use crate::plan::Plan;
+use crate::course::Course;
 
 /// How long after an event was hidden its watch is too old.
 const UNTIL_EXPIRED: Duration = Duration::from_secs(30);
@@ -19,15 +19,15 @@ const UNTIL_EXPIRED: Duration = Duration::from_secs(30);
 const EXPIRED: &str = "{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"metadata\":{},\
                        \"status\":\"Failure\",\"message\":\"too old resource version\",\"reason\":\"Expired\",\"code\":410}}\n";
 
-/// Passes a watch on, but for what the plan hides.
-pub(crate) fn follow(body: Body, plan: Plan) -> Body {
-    let follower = Follower { body, plan, rest: Vec::new(), expires: None };
+/// Passes a watch on, but for what the course hides.
+pub(crate) fn follow(body: Body, course: Course) -> Body {
+    let follower = Follower { body, course, rest: Vec::new(), expires: None };
     StreamBody::new(stream::unfold(Some(follower), step)).boxed_unsync()
 }
 
 struct Follower {
     body: Body,
-    plan: Plan,
+    course: Course,
     /// The begin of a line whose end has not come yet.
     rest: Vec<u8>,
     expires: Option<Instant>,
@@ -94,7 +94,7 @@ impl Follower {
                     let (kind, namespace) = (text(&object["kind"]), text(&metadata["namespace"]));
                     format!("the event {} {kind} {namespace}/{}", text(&event["type"]), text(&metadata["name"]))
                 };
-                self.plan.event(metadata["resourceVersion"].as_str(), what)
+                self.course.event(metadata["resourceVersion"].as_str(), what)
             }
             _ => false,
         }

@@ -1,17 +1,14 @@
 //! A scenario, once clean, then once for every point at which something can go wrong.
 
 use std::fmt;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::Plan;
+use crate::again::{self, Again};
+use crate::cores::on_all_cores;
+use crate::course::Course;
 use crate::fault::Fault;
-use crate::picture::Picture;
-use crate::plan::{Counts, Plan};
 use crate::run::run;
 use crate::scenario::{Limits, Scenario};
-
-/// Names the one fault to run: `SETPOINT_FAULT=crash-after-write:3`.
-const ONE_FAULT: &str = "SETPOINT_FAULT";
 
 /// Failures that are told in full.
 const TOLD_MAX: usize = 5;
@@ -41,16 +38,13 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {} of {} points fail (seed {})", self.name, self.failures.len(), self.points, self.seed)?;
-        // Cargo says whose test it is.
-        let package = std::env::var("CARGO_PKG_NAME").map_or(String::new(), |package| format!("-p {package} "));
         for (fault, why) in self.failures.iter().take(TOLD_MAX) {
             match fault {
                 None => write!(f, "\nwithout any fault: {why}")?,
-                Some(fault) => write!(
-                    f,
-                    "\n{fault}: {why}\n  run it again: {ONE_FAULT}={fault} cargo test {package}{} -- --nocapture",
-                    self.name
-                )?,
+                Some(fault) => {
+                    let again = Again { seed: self.seed, plan: fault.clone().into(), test: self.name };
+                    write!(f, "\n{fault}: {why}\n  {again}")?;
+                }
             }
         }
         match self.failures.len().saturating_sub(TOLD_MAX) {
@@ -63,68 +57,79 @@ impl fmt::Display for Report {
 /// Runs a scenario with every fault, one at a time.
 ///
 /// Of each run it checks that it comes to rest in the same state as the run without faults, that then nobody writes any
-/// more, that the scenario's own rules hold, and of the clean one that it stops when asked and leaves nothing running.
+/// more, that the scenario's own rules hold, that it stops when asked and leaves nothing running.
+///
+/// ```
+/// use futures_util::future::BoxFuture;
+/// use k8s_openapi::api::core::v1::Namespace;
+/// use kube::api::PostParams;
+/// use setpoint_testkit::{ControlPlane, Process, Scenario, exhaust};
+///
+/// /// A process that makes sure of a namespace once.
+/// struct MakesNamespace;
+///
+/// impl Scenario for MakesNamespace {
+///     fn name(&self) -> &'static str {
+///         "makes_namespace"
+///     }
+///
+///     fn process(&self, process: Process) -> BoxFuture<'static, ()> {
+///         Box::pin(async move {
+///             let namespaces = kube::Api::<Namespace>::all(process.client.clone());
+///             let shop = serde_json::from_value(serde_json::json!({"metadata": {"name": "shop"}})).unwrap();
+///             while !matches!(namespaces.get_opt("shop").await, Ok(Some(_))) {
+///                 let _ = namespaces.create(&PostParams::default(), &shop).await; // looked at again
+///             }
+///             process.stopped().await;
+///         })
+///     }
+///
+///     fn drive<'a>(&'a self, _: &'a ControlPlane) -> BoxFuture<'a, ()> {
+///         Box::pin(async {})
+///     }
+/// }
+///
+/// let report = exhaust(&MakesNamespace);
+/// report.assert();
+/// assert!(report.points > 10);
+/// ```
 pub fn exhaust(scenario: &dyn Scenario) -> Report {
     exhaust_with(scenario, 0, Limits::default())
 }
 
 /// [`exhaust`] with a seed and limits of one's own.
+///
+/// # Panics
+/// If `SETPOINT_SEED` or `SETPOINT_FAULT` is set to what is neither.
 pub fn exhaust_with(scenario: &dyn Scenario, seed: u64, limits: Limits) -> Report {
+    let seed = again::seed().unwrap_or(seed);
     let mut report = Report { seed, points: 1, tried: Vec::new(), failures: Vec::new(), name: scenario.name() };
-    let clean = match run(scenario, seed, limits, &Plan::new(None)) {
+    let clean = match run(scenario, seed, limits, &Course::new(Plan::clean())) {
         Ok(ended) => ended,
         Err(why) => {
             report.failures.push((None, why));
             return report;
         }
     };
-    let Counts { writes, calls, events, leases } = clean.counts;
-    let points = match std::env::var(ONE_FAULT) {
-        Ok(text) => vec![text.parse().unwrap_or_else(|why| panic!("{ONE_FAULT}: {why}"))],
-        Err(_) => spread(Fault::points(writes, calls, events, leases), limits.points),
+    let points = match again::plan() {
+        Some(plan) => plan.faults().to_vec(),
+        None => spread(&Fault::points(&clean.counts), limits.points),
     };
     report.points += points.len();
-    report.failures = try_all(scenario, seed, limits, &points, &clean.picture);
+    let failed = on_all_cores(&points, |fault| {
+        let course = Course::new(fault.clone().into());
+        let why = run(scenario, seed, limits, &course).and_then(|ended| ended.must_be_like(&clean)).err();
+        why.map(|why| (Some(fault.clone()), course.told(why)))
+    });
+    report.failures = failed;
     report.tried = points;
     report
 }
 
 /// At most so many points, spread evenly over all.
-fn spread(points: Vec<Fault>, most: usize) -> Vec<Fault> {
+fn spread(points: &[Fault], most: usize) -> Vec<Fault> {
     if points.len() <= most {
-        return points;
+        return points.to_vec();
     }
-    (0..most).map(|number| points[number * points.len() / most]).collect()
-}
-
-/// Tries all points, on all cores: each has a world of its own.
-fn try_all(
-    scenario: &dyn Scenario,
-    seed: u64,
-    limits: Limits,
-    points: &[Fault],
-    wanted: &Picture,
-) -> Vec<(Option<Fault>, String)> {
-    let (next, failures) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let work = || {
-        while let Some(fault) = points.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let plan = Plan::new(Some(*fault));
-            let why = match run(scenario, seed, limits, &plan) {
-                Ok(ended) => wanted.difference(&ended.picture).map(|why| format!("it ends otherwise:\n  {why}")),
-                Err(why) => Some(why),
-            };
-            if let Some(mut why) = why {
-                why.extend(plan.struck().map(|what| format!("\n  it struck {what}")));
-                failures.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push((Some(*fault), why));
-            }
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
-            scope.spawn(work);
-        }
-    });
-    let mut failures: Vec<(Option<Fault>, String)> = failures.into_inner().unwrap_or_default();
-    failures.sort_by_key(|(fault, _)| points.iter().position(|point| Some(*point) == *fault));
-    failures
+    (0..most).map(|number| points[number * points.len() / most].clone()).collect()
 }

@@ -12,14 +12,18 @@
 //! ```
 //!
 //! [`exhaust`] runs a [`Scenario`] once without faults, then once for every point at which something can go wrong, and
-//! checks that it ends the same: that is how a controller is shown to be level-triggered and idempotent.
+//! checks that it ends the same: that is how a controller is shown to be level-triggered and idempotent. [`storm`] lets
+//! several things go wrong at once, by seed, and [`ControlPlane::run_with`] does in a test of any other form.
 //!
 //! Invariants
 //! - Nothing here waits in real time: a test advances tokio's paused clock, or lets it advance by itself when all tasks wait.
-//! - A run follows from its seed and its fault; the same two give the same run.
+//! - A run follows from its seed and its faults; the same two give the same run.
 
+mod again;
 #[cfg(feature = "controllers")]
 mod built_in;
+mod cores;
+mod course;
 mod events;
 mod exhaust;
 mod fault;
@@ -34,13 +38,16 @@ mod pulse;
 mod run;
 mod scenario;
 mod state;
+mod storm;
 mod wire;
 
 pub use exhaust::{Report, exhaust, exhaust_with};
 pub use fault::Fault;
 pub use kubelet::{Kubelet, OUTCOME};
 pub use life::Broken;
+pub use plan::Plan;
 pub use plane::ControlPlane;
 pub use process::Process;
 pub use scenario::{Limits, Scenario};
 pub use state::State;
+pub use storm::{Storm, storm, storm_with};

@@ -12,7 +12,7 @@ use setpoint_apiserver::Local;
 use setpoint_apiserver::body::full;
 use tower::Service;
 
-use crate::plan::{Fate, Plan};
+use crate::course::{Course, Fate};
 use crate::plane::Activity;
 
 /// How long a call is held back.
@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// One life of the process. Once it has died its calls go nowhere.
 #[derive(Clone)]
 pub(crate) struct Life {
-    plan: Plan,
+    course: Course,
     number: usize,
     local: Local,
     activity: Arc<Activity>,
@@ -70,31 +70,37 @@ impl fmt::Display for Broken {
 impl std::error::Error for Broken {}
 
 impl Life {
-    pub(crate) fn new(plan: &Plan, local: Local, activity: Arc<Activity>, tell: Arc<dyn Fn() + Send + Sync>) -> Life {
-        let number = *plan.crashes().borrow();
-        Life { plan: plan.clone(), number, local, activity, tell }
+    pub(crate) fn new(
+        course: &Course,
+        local: Local,
+        activity: Arc<Activity>,
+        tell: Arc<dyn Fn() + Send + Sync>,
+    ) -> Life {
+        let number = *course.crashes().borrow();
+        Life { course: course.clone(), number, local, activity, tell }
     }
 
-    pub(crate) fn plan(&self) -> &Plan {
-        &self.plan
+    pub(crate) fn course(&self) -> &Course {
+        &self.course
     }
 
     /// Waits for ever if the process has died.
     pub(crate) async fn go_on(&self) {
-        if *self.plan.crashes().borrow() > self.number {
+        if *self.course.crashes().borrow() > self.number {
             std::future::pending().await
         }
     }
 
-    /// Makes a call, with whatever the plan has for it. `what` names it.
+    /// Makes a call, with whatever the course has for it. `author` is the controller that makes it, `what` names it.
     pub(crate) async fn call<T>(
         &self,
         effect: Effect,
+        author: Option<&Arc<str>>,
         what: impl FnOnce() -> String,
         call: impl Future<Output = T>,
     ) -> Result<T, Broken> {
         self.go_on().await;
-        let answer = match self.plan.call(effect, what) {
+        let answer = match self.course.call(effect, author, what) {
             Fate::Pass => Ok(call.await),
             Fate::Fail(code) => Err(Broken::Refused(code)),
             Fate::Delay => {
@@ -108,7 +114,7 @@ impl Life {
             }
             Fate::Crash => {
                 drop(call.await);
-                self.plan.crash();
+                self.course.crash();
                 std::future::pending().await
             }
             Fate::LoseLease => {
@@ -122,7 +128,7 @@ impl Life {
 
     /// Reads from something outside of the cluster.
     pub(crate) async fn read<T>(&self, call: impl Future<Output = T>) -> Result<T, Broken> {
-        self.call(Effect::Read, || "a call outside that reads".to_owned(), call).await
+        self.call(Effect::Read, None, || "a call outside that reads".to_owned(), call).await
     }
 
     /// Makes a change to something outside of the cluster.
@@ -135,7 +141,7 @@ impl Life {
             self.changed();
             answer
         };
-        self.call(Effect::Write, || "a call outside that writes".to_owned(), noted).await
+        self.call(Effect::Write, None, || "a call outside that writes".to_owned(), noted).await
     }
 
     /// Tells that a write is done.

@@ -1,181 +1,113 @@
-//! What happens to the calls of the process under test: what was counted, and where the fault strikes.
+//! Several faults of one run.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::fmt;
+use std::str::FromStr;
 
-use tokio::sync::watch;
-use tokio::time::Instant;
+use setpoint_runtime::clock::Chance;
 
-use crate::fault::Fault;
-use crate::life::Effect;
+use crate::fault::{CODES, Fault};
 
-/// How often things happened.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
-    /// Calls other than watches.
-    pub(crate) calls: usize,
-    /// Calls that change something, leases and Events apart.
-    pub(crate) writes: usize,
-    /// Events that watches delivered, bookmarks apart.
-    pub(crate) events: usize,
-    /// Whether a lease was written.
-    pub(crate) leases: bool,
-}
+/// Most faults that are drawn for one run: with more of them the process hardly gets to do anything in between.
+const DRAWN_MAX: u64 = 4;
 
-/// The fate of one run, shared by all lives of its process.
-#[derive(Debug, Clone)]
-pub(crate) struct Plan(Arc<Inner>);
-
-#[derive(Debug)]
-struct Inner {
-    fault: Option<Fault>,
-    /// What the fault hit.
-    struck: Mutex<Option<(String, Instant)>>,
-    counts: Mutex<Counts>,
-    /// Moves when the process has to die.
-    crashes: watch::Sender<usize>,
-    /// The revision at which the process sees the world after it was started again.
-    stale: Mutex<Option<String>>,
-    /// The revision that streams are held at.
-    frozen: watch::Sender<Option<String>>,
-}
-
-/// What happens to a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fate {
-    /// Nothing.
-    Pass,
-    /// It is answered with this code, without effect.
-    Fail(u16),
-    /// It has its effect, and no answer.
-    Lose,
-    /// It waits.
-    Delay,
-    /// It has its effect, then the process dies.
-    Crash,
-    /// Somebody else takes the leases first.
-    LoseLease,
-}
+/// What goes wrong in one run: any number of faults, or none.
+///
+/// ```
+/// use setpoint_testkit::{Fault, Plan};
+///
+/// let plan = Plan::of([Fault::CrashAfterWrite(3), Fault::FailCall(7, 409)]);
+/// assert_eq!(plan.to_string(), "crash-after-write:3,fail-call:7:409");
+/// assert_eq!("crash-after-write:3,fail-call:7:409".parse(), Ok(plan));
+/// assert_eq!(Plan::drawn(7, 20), Plan::drawn(7, 20));
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Plan(Vec<Fault>);
 
 impl Plan {
-    pub(crate) fn new(fault: Option<Fault>) -> Plan {
-        Plan(Arc::new(Inner {
-            fault,
-            struck: Mutex::default(),
-            counts: Mutex::default(),
-            crashes: watch::Sender::new(0),
-            stale: Mutex::default(),
-            frozen: watch::Sender::new(None),
-        }))
+    /// All goes well.
+    pub fn clean() -> Plan {
+        Plan::default()
     }
 
-    pub(crate) fn counts(&self) -> Counts {
-        *self.lock()
+    /// These faults. Where two are for the same call or event, the first one strikes.
+    pub fn of(faults: impl IntoIterator<Item = Fault>) -> Plan {
+        Plan(faults.into_iter().collect())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Counts> {
-        self.0.counts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether nothing goes wrong.
-    pub(crate) fn is_clean(&self) -> bool {
-        self.0.fault.is_none()
-    }
-
-    /// What the fault hit, if it came to that.
-    pub(crate) fn struck(&self) -> Option<String> {
-        self.strikes().as_ref().map(|(what, _)| what.clone())
-    }
-
-    /// Whether the fault came within this time.
-    pub(crate) fn has_just_struck(&self, within: Duration) -> bool {
-        self.strikes().as_ref().is_some_and(|(_, at)| at.elapsed() < within)
-    }
-
-    fn strike(&self, what: String) {
-        *self.strikes() = Some((what, Instant::now()));
-    }
-
-    fn strikes(&self) -> MutexGuard<'_, Option<(String, Instant)>> {
-        self.0.struck.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Counts a call and tells its fate. `what` names the call.
-    pub(crate) fn call(&self, effect: Effect, what: impl FnOnce() -> String) -> Fate {
-        let fate = self.count(effect);
-        if fate != Fate::Pass {
-            self.strike(what());
-        }
-        fate
-    }
-
-    fn count(&self, effect: Effect) -> Fate {
-        let mut counts = self.lock();
-        let is_write = match effect {
-            Effect::Lease { is_write } => {
-                counts.leases |= is_write;
-                return Fate::Pass;
+    /// One to four faults that follow from a seed, among the first `within` writes, calls and events of the process.
+    pub fn drawn(seed: u64, within: usize) -> Plan {
+        let chance = Chance::seeded(seed).fork("faults");
+        let below = |bound: usize| usize::try_from(chance.below(bound as u64)).unwrap_or(0);
+        let draw = |_| {
+            let n = 1 + below(within.max(1));
+            match below(7) {
+                0 => Fault::CrashAfterWrite(n),
+                1 => Fault::HideEvent(n),
+                2 => Fault::StaleAtEvent(n),
+                3 => Fault::FailCall(n, CODES[below(CODES.len())]),
+                4 => Fault::LoseAnswer(n),
+                5 => Fault::DelayCall(n),
+                _ => Fault::LoseLease(n),
             }
-            Effect::Word => return Fate::Pass,
-            Effect::Write => true,
-            Effect::Read => false,
         };
-        counts.calls += 1;
-        counts.writes += usize::from(is_write);
-        let (call, write) = (counts.calls, if is_write { counts.writes } else { 0 });
-        match self.0.fault {
-            Some(Fault::CrashAfterWrite(n)) if n == write => Fate::Crash,
-            Some(Fault::LoseLease(n)) if n == write => Fate::LoseLease,
-            Some(Fault::FailCall(n, code)) if n == call => Fate::Fail(code),
-            Some(Fault::LoseAnswer(n)) if n == call => Fate::Lose,
-            Some(Fault::DelayCall(n)) if n == call => Fate::Delay,
-            _ => Fate::Pass,
+        Plan((0..=chance.below(DRAWN_MAX)).map(draw).collect())
+    }
+
+    /// One to four of these points, by a seed.
+    pub(crate) fn drawn_from(seed: u64, points: &[Fault]) -> Plan {
+        let chance = Chance::seeded(seed).fork("faults");
+        let faults = 1 + chance.below(DRAWN_MAX);
+        let draw = |_| points.get(usize::try_from(chance.below(points.len() as u64)).unwrap_or(0)).cloned();
+        Plan((0..faults).filter_map(draw).collect())
+    }
+
+    /// The faults.
+    pub fn faults(&self) -> &[Fault] {
+        &self.0
+    }
+}
+
+impl From<Fault> for Plan {
+    fn from(fault: Fault) -> Plan {
+        Plan(vec![fault])
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, fault) in self.0.iter().enumerate() {
+            write!(f, "{}{fault}", if number == 0 { "" } else { "," })?;
         }
+        Ok(())
     }
+}
 
-    /// Counts an event at a revision; true if the process must not see it. `what` names the event.
-    pub(crate) fn event(&self, revision: Option<&str>, what: impl FnOnce() -> String) -> bool {
-        let n = {
-            let mut counts = self.lock();
-            counts.events += 1;
-            counts.events
-        };
-        match self.0.fault {
-            Some(Fault::HideEvent(hidden)) if hidden == n => {
-                self.strike(what());
-                true
-            }
-            Some(Fault::StaleAtEvent(at)) if at == n => {
-                self.strike(what());
-                *self.0.stale.lock().unwrap_or_else(PoisonError::into_inner) = revision.map(str::to_owned);
-                false
-            }
-            _ => false,
+impl FromStr for Plan {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Plan, String> {
+        text.split(',').map(str::parse).collect::<Result<_, _>>().map(Plan)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_draws_the_same_faults_again_and_all_kinds_come_up() {
+        let plans: Vec<Plan> = (0..200).map(|seed| Plan::drawn(seed, 9)).collect();
+        for (seed, plan) in plans.iter().enumerate() {
+            assert_eq!(*plan, Plan::drawn(seed as u64, 9));
+            assert!((1..=4).contains(&plan.faults().len()), "{plan}");
+            assert_eq!(plan.to_string().parse().as_ref(), Ok(plan));
         }
-    }
-
-    pub(crate) fn crash(&self) {
-        self.0.crashes.send_modify(|crashes| *crashes += 1);
-    }
-
-    pub(crate) fn crashes(&self) -> watch::Receiver<usize> {
-        self.0.crashes.subscribe()
-    }
-
-    /// Shows the next life of the process the world as it was at the chosen event, if the run has come by it.
-    pub(crate) fn freeze(&self) -> bool {
-        let stale = self.0.stale.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let is_stale = stale.is_some();
-        self.0.frozen.send_replace(stale);
-        is_stale
-    }
-
-    /// Lets the process see the world as it is.
-    pub(crate) fn thaw(&self) {
-        self.0.frozen.send_replace(None);
-    }
-
-    pub(crate) fn frozen(&self) -> watch::Receiver<Option<String>> {
-        self.0.frozen.subscribe()
+        let kinds: std::collections::BTreeSet<String> = plans
+            .iter()
+            .flat_map(Plan::faults)
+            .map(|fault| fault.to_string().split(':').next().unwrap_or_default().to_owned())
+            .collect();
+        assert_eq!(kinds.len(), 7, "{kinds:?}");
+        assert!("crash-after-write:1,melt:2".parse::<Plan>().is_err());
     }
 }

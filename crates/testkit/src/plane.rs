@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
@@ -17,13 +18,14 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::State;
+use crate::course::Course;
 use crate::life::Life;
 use crate::outside::Outside;
-use crate::plan::Plan;
 use crate::pulse::Pulse;
+use crate::run::{be_stale, live};
 use crate::scenario::Limits;
 use crate::wire::Wire;
+use crate::{Plan, Process, State};
 
 /// The first moment of every test: 2026-01-01T00:00:00Z.
 const BEGINNING: Duration = Duration::from_secs(1_767_225_600);
@@ -154,15 +156,64 @@ impl ControlPlane {
     }
 
     /// A life of the process under test, and its client.
-    pub(crate) fn life(&self, plan: &Plan, states: mpsc::UnboundedSender<State>) -> (Life, Client) {
+    pub(crate) fn life(&self, course: &Course, states: mpsc::UnboundedSender<State>) -> (Life, Client) {
         let local = self.api.acting_as(user("kubernetes-admin", &["system:masters"]));
         let (store, outside) = (self.store.clone(), self.outside.clone());
         let tell = move || {
             // Nobody listens once the run is over.
             let _ = states.send(State::new(store.snapshot(), outside.clone()));
         };
-        let life = Life::new(plan, local.clone(), Arc::clone(&self.activity), Arc::new(tell));
+        let life = Life::new(course, local.clone(), Arc::clone(&self.activity), Arc::new(tell));
         (life.clone(), Client::new(Wire::mortal(local, Arc::clone(&self.activity), life), "default"))
+    }
+
+    /// Runs a process with the faults of a plan, for tests that are no [`Scenario`](crate::Scenario): one life after the
+    /// other, for as long as this future is polled. Where the plan has a fault of the kind `stale-at-event`, the process is
+    /// started again once nobody has written for two minutes.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(async {
+    /// use std::sync::atomic::{AtomicUsize, Ordering};
+    /// use k8s_openapi::api::core::v1::Namespace;
+    /// use kube::api::PostParams;
+    /// use setpoint_testkit::{ControlPlane, Fault, Plan, Process};
+    ///
+    /// let plane = ControlPlane::start().await;
+    /// let lives = std::sync::Arc::new(AtomicUsize::new(0));
+    /// let process = |process: Process| {
+    ///     lives.fetch_add(1, Ordering::Relaxed);
+    ///     let shop = serde_json::from_value(serde_json::json!({"metadata": {"name": "shop"}})).unwrap();
+    ///     Box::pin(async move {
+    ///         let namespaces = kube::Api::<Namespace>::all(process.client.clone());
+    ///         let _ = namespaces.create(&PostParams::default(), &shop).await; // it may be there already
+    ///         process.stopped().await;
+    ///     }) as futures_util::future::BoxFuture<'static, ()>
+    /// };
+    /// tokio::select! {
+    ///     () = plane.run_with(Plan::of([Fault::CrashAfterWrite(1)]), process) => {}
+    ///     settled = plane.settle() => settled.unwrap(),
+    /// }
+    /// assert_eq!(lives.load(Ordering::Relaxed), 2);
+    /// # });
+    /// ```
+    pub async fn run_with(&self, plan: Plan, process: impl Fn(Process) -> BoxFuture<'static, ()> + Sync) {
+        let course = Course::new(plan);
+        let (_stop, stopping) = watch::channel(false);
+        // Nobody looks at the states in between.
+        let (states, _) = mpsc::unbounded_channel();
+        let tasks = AtomicUsize::new(0);
+        let staleness = async {
+            // What spins is told by whoever waits for the plane.
+            while self.settle().await.is_ok() {
+                be_stale(&course).await;
+            }
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            biased;
+            () = live(&process, self, &course, &stopping, &states, &tasks) => {}
+            () = staleness => {}
+        }
     }
 
     /// What is outside of the cluster in this run, such as a cloud with machines; made when it is first asked for. It

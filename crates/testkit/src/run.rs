@@ -1,12 +1,14 @@
 //! One run of a scenario, in a world of its own.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, watch};
 
+use crate::course::{Counts, Course};
 use crate::picture::Picture;
-use crate::plan::{Counts, Plan};
 use crate::scenario::{Limits, Scenario};
 use crate::state::State;
 use crate::{ControlPlane, Process};
@@ -27,55 +29,68 @@ pub(crate) struct Ended {
     pub(crate) picture: Picture,
 }
 
+impl Ended {
+    /// An error unless it ended as the other did.
+    pub(crate) fn must_be_like(&self, wanted: &Ended) -> Result<(), String> {
+        match wanted.picture.difference(&self.picture) {
+            Some(difference) => Err(format!("it ends otherwise:\n  {difference}")),
+            None => Ok(()),
+        }
+    }
+}
+
 /// One run. A scenario that panics has failed like one that says so.
-pub(crate) fn run(scenario: &dyn Scenario, seed: u64, limits: Limits, plan: &Plan) -> Result<Ended, String> {
-    std::panic::catch_unwind(AssertUnwindSafe(|| run_through(scenario, seed, limits, plan))).unwrap_or_else(|panic| {
+pub(crate) fn run(scenario: &dyn Scenario, seed: u64, limits: Limits, course: &Course) -> Result<Ended, String> {
+    std::panic::catch_unwind(AssertUnwindSafe(|| run_through(scenario, seed, limits, course))).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
         Err(format!("it panicked: {}", text.unwrap_or("without a word")))
     })
 }
 
-fn run_through(scenario: &dyn Scenario, seed: u64, limits: Limits, plan: &Plan) -> Result<Ended, String> {
+fn run_through(scenario: &dyn Scenario, seed: u64, limits: Limits, course: &Course) -> Result<Ended, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     let runtime = runtime.map_err(|error| format!("no runtime: {error}"))?;
-    runtime.block_on(play(scenario, seed, limits, plan))
+    runtime.block_on(play(scenario, seed, limits, course))
 }
 
-async fn play(scenario: &dyn Scenario, seed: u64, limits: Limits, plan: &Plan) -> Result<Ended, String> {
+async fn play(scenario: &dyn Scenario, seed: u64, limits: Limits, course: &Course) -> Result<Ended, String> {
     let plane = ControlPlane::bounded(seed, limits).await;
     tokio::select! {
         biased;
         why = plane.spins() => Err(why),
-        ended = play_on(&plane, scenario, limits, plan) => ended,
+        ended = play_on(&plane, scenario, limits, course) => ended,
     }
 }
 
-async fn play_on(plane: &ControlPlane, scenario: &dyn Scenario, limits: Limits, plan: &Plan) -> Result<Ended, String> {
+async fn play_on(
+    plane: &ControlPlane,
+    scenario: &dyn Scenario,
+    limits: Limits,
+    course: &Course,
+) -> Result<Ended, String> {
     scenario.prepare(plane).await;
-    let before = alive_tasks().await;
+    let before = AtomicUsize::new(alive_tasks().await);
     let (stop, stopping) = watch::channel(false);
     let (states, mut seen) = mpsc::unbounded_channel();
-    let lives = live(scenario, plane, plan, &stopping, states);
+    let start = |process| scenario.process(process);
+    let lives = live(&start, plane, course, &stopping, &states, &before);
     let story = async {
         let driven = tokio::time::timeout(limits.drive, scenario.drive(plane)).await;
         driven.map_err(|_| format!("what users do did not end within {} s", limits.drive.as_secs()))?;
         plane.settle_within(limits).await?;
-        if plan.freeze() {
-            plan.crash();
-            tokio::time::sleep(STALE).await;
-            plan.thaw();
+        while be_stale(course).await {
             plane.settle_within(limits).await?;
         }
-        if plan.has_just_struck(limits.quiet) {
+        if course.has_just_struck(limits.quiet) {
             // Who looks again and again is hit also when all is done: what comes of it takes its time.
             plane.settle_within(limits).await?;
         }
-        let counts = plan.counts();
+        let counts = course.counts();
         let writes = plane.writes();
-        let still = if plan.is_clean() { limits.still } else { limits.still / STRUCK_SHARE };
+        let still = if course.is_clean() { limits.still } else { limits.still / STRUCK_SHARE };
         tokio::time::sleep(still).await;
         if plane.writes() != writes {
-            return Err(format!("{} writes after all was quiet", plane.writes() - writes));
+            return Err(format!("writes after all was quiet: {}", plane.writes() - writes));
         }
         stop.send_replace(true);
         Ok(counts)
@@ -83,11 +98,9 @@ async fn play_on(plane: &ControlPlane, scenario: &dyn Scenario, limits: Limits, 
     let counts = together(lives, story, plane.turns("the world", scenario.world(plane)), limits).await?;
     check(scenario, plane, &mut seen)?;
     drop(seen);
-    if plan.is_clean() {
-        let after = alive_tasks().await;
-        if after > before {
-            return Err(format!("{} tasks are still running after the process has stopped", after - before));
-        }
+    let (before, after) = (before.into_inner(), alive_tasks().await);
+    if after > before {
+        return Err(format!("tasks that are still running after the process has stopped: {}", after - before));
     }
     Ok(Ended { counts, picture: plane.state().picture(|object| scenario.view(object)) })
 }
@@ -122,18 +135,31 @@ async fn together(
     }
 }
 
-/// One life of the process after the other, until it is asked to stop.
-async fn live(
-    scenario: &dyn Scenario,
+/// Starts the process again and shows it the world of the next chosen event for a while; false if there is none.
+pub(crate) async fn be_stale(course: &Course) -> bool {
+    let is_stale = course.freeze();
+    if is_stale {
+        course.crash();
+        tokio::time::sleep(STALE).await;
+        course.thaw();
+    }
+    is_stale
+}
+
+/// One life of the process after the other, until it is asked to stop. `tasks` is how many there were before the last of
+/// them began: what is left of one that died is nobody's fault.
+pub(crate) async fn live(
+    start: &(dyn Fn(Process) -> BoxFuture<'static, ()> + Sync),
     plane: &ControlPlane,
-    plan: &Plan,
+    course: &Course,
     stopping: &watch::Receiver<bool>,
-    states: mpsc::UnboundedSender<State>,
+    states: &mpsc::UnboundedSender<State>,
+    tasks: &AtomicUsize,
 ) {
-    let mut crashes = plan.crashes();
+    let mut crashes = course.crashes();
     loop {
         let number = *crashes.borrow_and_update();
-        let (life, client) = plane.life(plan, states.clone());
+        let (life, client) = plane.life(course, states.clone());
         let process = Process {
             client,
             clock: plane.clock(),
@@ -144,15 +170,16 @@ async fn live(
         };
         tokio::select! {
             biased;
-            // The sender lives as long as the plan.
+            // The sender lives as long as the course.
             _ = crashes.changed() => {}
-            () = plane.turns("the process", scenario.process(process)) => {
+            () = plane.turns("the process", start(process)) => {
                 if *stopping.borrow() {
                     return;
                 }
             }
         }
         tokio::time::sleep(DOWN).await;
+        tasks.store(tokio::runtime::Handle::current().metrics().num_alive_tasks(), Ordering::Relaxed);
     }
 }
 

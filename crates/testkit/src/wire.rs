@@ -10,11 +10,12 @@ use kube::client::Body as ClientBody;
 use serde_json::json;
 use setpoint_apiserver::Local;
 use setpoint_apiserver::body::{Body, BoxError, full};
+use setpoint_runtime::controller::Author;
 use tower::Service;
 
+use crate::course::Course;
 use crate::events;
 use crate::life::{Broken, Effect, Life};
-use crate::plan::Plan;
 use crate::plane::Activity;
 
 /// The service that clients of a test call.
@@ -64,16 +65,18 @@ impl Wire {
         let call = Call::of(&request);
         let Some(life) = self.life.clone() else { return Ok(self.send(request, &call).await) };
         life.go_on().await;
-        let request = match as_seen(life.plan(), request, &call).await {
+        let request = match as_seen(life.course(), request, &call).await {
             Ok(request) => request,
             Err(refused) => return Ok(*refused),
         };
         if call.is_watch {
             let response = self.send(request, &call).await;
-            return Ok(response.map(|body| events::follow(body, life.plan().clone())));
+            return Ok(response.map(|body| events::follow(body, life.course().clone())));
         }
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-        match life.call(call.effect(), || format!("{method} {path}"), self.send(request, &call)).await {
+        let author = request.extensions().get::<Author>().map(|author| Arc::clone(&author.0));
+        let what = || format!("{method} {path}");
+        match life.call(call.effect(), author.as_ref(), what, self.send(request, &call)).await {
             Err(Broken::Refused(code)) => Ok(refusal(code)),
             answer => Ok(answer?),
         }
@@ -96,11 +99,11 @@ impl Service<Request<ClientBody>> for Wire {
 
 /// What becomes of a request while the process sees an old world: lists show that one, streams wait.
 async fn as_seen(
-    plan: &Plan,
+    course: &Course,
     request: Request<ClientBody>,
     call: &Call,
 ) -> Result<Request<ClientBody>, Box<Response<Body>>> {
-    let mut frozen = plan.frozen();
+    let mut frozen = course.frozen();
     let Some(revision) = frozen.borrow().clone() else { return Ok(request) };
     if call.is_lease || !call.is_collection || call.is_write {
         return Ok(request);
@@ -109,7 +112,7 @@ async fn as_seen(
         return Err(Box::new(refusal(400)));
     }
     if call.is_watch {
-        // The run ends with the plan, and then nobody asks.
+        // The run ends with the course, and then nobody asks.
         let _ = frozen.wait_for(Option::is_none).await;
         return Ok(request);
     }

@@ -68,13 +68,24 @@ pub struct Access {
     pub(super) answer: Option<Arc<Value>>,
 }
 
+/// Which controller a request comes from, among its extensions: it goes no further than this process, and lets test kits
+/// tell the writes of several controllers apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Author(pub Arc<str>);
+
 /// What one worker's client noted since the last look.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Recorder {
+    author: Author,
     noted: Arc<Mutex<Vec<Access>>>,
 }
 
 impl Recorder {
+    /// One for a worker of the controller with this name.
+    pub fn new(controller: Arc<str>) -> Recorder {
+        Recorder { author: Author(controller), noted: Arc::default() }
+    }
+
     /// A client whose requests are noted here.
     pub fn wrap(&self, client: Client) -> Client {
         let namespace = client.default_namespace().to_owned();
@@ -108,7 +119,8 @@ impl Recorder {
         self.lock().len() >= ACCESSES_MAX
     }
 
-    async fn pass(&self, client: Client, request: Request<Body>) -> Result<Response<Body>, BoxError> {
+    async fn pass(&self, client: Client, mut request: Request<Body>) -> Result<Response<Body>, BoxError> {
+        request.extensions_mut().insert(self.author.clone());
         let about = about(request.method(), request.uri());
         let response = client.send(request).await?;
         let Some(mut access) = about else { return Ok(response) };
@@ -278,7 +290,7 @@ mod tests {
 
     #[test]
     fn a_burst_leaves_the_newest_write_of_each_resource_and_every_deletion() {
-        let recorder = Recorder::default();
+        let recorder = Recorder::new("any".into());
         for version in 2..500 {
             recorder.note(write(Verb::Create, "pods", version, false));
         }

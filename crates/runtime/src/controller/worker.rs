@@ -57,7 +57,7 @@ impl Workplace {
 
 impl Worker {
     pub fn new(workplace: Arc<Workplace>, client: &Client) -> Self {
-        let recorder = Recorder::default();
+        let recorder = Recorder::new(Arc::clone(&workplace.name));
         Self { client: recorder.wrap(client.clone()), workplace, recorder }
     }
 
