@@ -41,7 +41,8 @@ impl Sources {
     }
 
     /// Reads variables whose names begin with the prefix: with `SHOP`, `SHOP_QUEUE_MAX_RETRIES` is `queue.maxRetries`, and
-    /// `SHOP_CONTROLLERS_WEB_APP_WORKERS` is `controllers.web-app.workers`. Others are left alone.
+    /// `SHOP_CONTROLLERS_WEB_APP_WORKERS` is `controllers.web-app.workers`. One that is almost a setting is a mistake; others
+    /// are left alone, for a program has variables of its own, and in a cluster those of Services.
     #[must_use]
     pub fn environment(self, prefix: &str, variables: impl IntoIterator<Item = (String, String)>) -> Sources {
         Sources { prefix: format!("{prefix}_"), environment: variables.into_iter().collect(), ..self }
@@ -72,7 +73,7 @@ impl Sources {
     pub(super) fn assignments(&self) -> (Vec<Assignment>, Vec<String>) {
         let (mut found, mut errors) = (Vec::new(), Vec::new());
         self.read_file(&mut found, &mut errors);
-        self.read_environment(&mut found);
+        self.read_environment(&mut found, &mut errors);
         self.read_flags(&mut found, &mut errors);
         (found, errors)
     }
@@ -95,7 +96,7 @@ impl Sources {
         }
     }
 
-    fn read_environment(&self, found: &mut Vec<Assignment>) {
+    fn read_environment(&self, found: &mut Vec<Assignment>, errors: &mut Vec<String>) {
         for (name, text) in &self.environment {
             let Some(rest) = name.strip_prefix(&self.prefix) else { continue };
             let (controller, variable) = match rest.strip_prefix("CONTROLLERS_") {
@@ -108,7 +109,11 @@ impl Sources {
                 None => (variable == variable_of(key)).then_some(""),
             };
             let hit = keys().find_map(|key| ends_with(key).map(|name| (key, name)));
-            let Some((key, controller_name)) = hit else { continue };
+            let Some((key, controller_name)) = hit else {
+                let meant = meant_by(variable, controller.is_some());
+                errors.extend(meant.map(|meant| format!("{name}: unknown setting{meant} (from the environment)")));
+                continue;
+            };
             found.push(Assignment {
                 controller: controller.map(|_| controller_name.to_ascii_lowercase().replace('_', "-")),
                 key: key.to_owned(),
@@ -181,6 +186,46 @@ fn flatten(key: String, value: Value, found: &mut Vec<Assignment>) {
         Value::Null if !keys().any(|known| key.ends_with(known)) => (), // `queue:` with nothing below it
         value => found.push(assignment(&key, value, "the file")),
     }
+}
+
+/// Letters that may be wrong in a variable that was meant to be a setting.
+const TYPOS_MAX: usize = 2;
+
+/// What to say of a variable that names no setting: none if it wasn't meant to.
+fn meant_by(variable: &str, of_controller: bool) -> Option<String> {
+    // The name of a controller has any number of words, so only ends are compared.
+    let typos_of = |known: &str| match of_controller {
+        false => typos(variable, known),
+        true => {
+            let lengths = known.len().saturating_sub(TYPOS_MAX)..=known.len() + TYPOS_MAX;
+            let ends = lengths.filter_map(|length| variable.get(variable.len().checked_sub(length)?..));
+            ends.map(|end| typos(end, known)).min().unwrap_or(usize::MAX)
+        }
+    };
+    let near = keys().map(variable_of).map(|known| (typos_of(&known), known)).min()?;
+    match near {
+        (typos, known) if typos <= TYPOS_MAX => Some(format!(", did you mean {known}?")),
+        _ => (of_controller && !is_of_service(variable)).then(String::new),
+    }
+}
+
+/// Whether a variable is one of those that a cluster gives to every pod for a Service: one may be called `shop-controllers`.
+fn is_of_service(variable: &str) -> bool {
+    variable.starts_with("SERVICE_") || variable == "PORT" || variable.starts_with("PORT_")
+}
+
+/// How many letters have to be put in, left out or replaced to make one word of another; two that changed places count as
+/// two.
+fn typos(one: &str, other: &str) -> usize {
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (i, a) in one.bytes().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, b) in other.bytes().enumerate() {
+            let cost = (diagonal + usize::from(a != b)).min(row[j] + 1).min(row[j + 1] + 1);
+            diagonal = std::mem::replace(&mut row[j + 1], cost);
+        }
+    }
+    row[other.len()]
 }
 
 /// `queue.maxRetries` is `QUEUE_MAX_RETRIES`.

@@ -71,6 +71,38 @@ fn every_error_names_its_key_and_its_source() {
 }
 
 #[test]
+fn a_variable_that_is_almost_a_setting_is_a_mistake_and_others_are_left_alone() {
+    let load = |name: &str| {
+        let sources = Sources::new().environment("SHOP", environment(&[(name, "5")]));
+        Config::load(&sources).map(drop).map_err(|error| error.to_string())
+    };
+    for (name, meant) in [
+        ("SHOP_QUEUE_QSP", "QUEUE_QPS"),
+        ("SHOP_WORKER", "WORKERS"),
+        ("SHOP_RECONCILE_TIMOUT", "RECONCILE_TIMEOUT"),
+        ("SHOP_LEADER_ELECTION_LEASEDURATION", "LEADER_ELECTION_LEASE_DURATION"),
+        ("SHOP_CONTROLLERS_WEB_APP_QUEUE_MAX_RETRYS", "QUEUE_MAX_RETRIES"),
+    ] {
+        let said = format!("{name}: unknown setting, did you mean {meant}? (from the environment)");
+        assert_eq!(load(name), Err(said));
+    }
+    let said = "SHOP_CONTROLLERS_WEB_APP_COLOUR: unknown setting (from the environment)";
+    assert_eq!(load("SHOP_CONTROLLERS_WEB_APP_COLOUR"), Err(said.to_owned()));
+    // What a cluster sets in every pod for Services called `shop-controllers` and `shop-cache`, and a program for itself.
+    for name in [
+        "SHOP_CONTROLLERS_SERVICE_HOST",
+        "SHOP_CONTROLLERS_PORT_80_TCP_ADDR",
+        "SHOP_CONTROLLERS_PORT",
+        "SHOP_CACHE_SERVICE_PORT",
+        "SHOP_CACHE_PORT",
+        "SHOP_SEED",
+        "SHOP",
+    ] {
+        assert_eq!(load(name), Ok(()), "{name}");
+    }
+}
+
+#[test]
 fn settings_become_options() {
     let flags = ["--workers=8", "--reconcile.maxConcurrent=3", "--queue.maxRetries=2", "--cache.pageSize=7"];
     let config = Config::load(&Sources::new().flags(flags.map(str::to_owned))).unwrap();
