@@ -55,16 +55,21 @@ pub struct Wiring<'a> {
 /// # Errors
 /// If the manager has one of this name.
 pub fn add_to(wiring: &Wiring<'_>, is_chosen: impl Fn(&str) -> bool) -> Result<(), ManagerError> {
-    ALL.iter().filter(|(name, ..)| is_chosen(name)).try_for_each(|(_, _, add)| add(wiring))
+    let Wiring { manager, client_of, instance, .. } = *wiring;
+    ALL.iter().filter(|(name, ..)| is_chosen(name)).try_for_each(|(name, _, add)| {
+        // Its settings are those of the caches that it asks for.
+        add(&Wiring { manager, client_of, config: &wiring.config.seen_by(name), instance })
+    })
 }
 
 impl Wiring<'_> {
     /// The shared cache of vehicles, with its indexes.
     pub(crate) fn vehicles(&self) -> Informer<VehicleView> {
         let mut is_new = false;
-        let informer = self.manager.informers().with(Target::of::<Vehicle>(&(), None), || {
+        let settings = self.config.all();
+        let informer = self.manager.informers().with(settings.target(Target::of::<Vehicle>(&(), None)), || {
             is_new = true;
-            self.config.all().informer_options()
+            settings.informer_options()
         });
         if is_new {
             add_indexes(&informer);
@@ -79,18 +84,21 @@ impl Wiring<'_> {
             options.transform = Some(Box::new(|firmware: &mut Firmware| firmware.spec.signed = None));
             options
         };
-        self.manager.informers().with(Target::of::<Firmware>(&(), None), options)
+        self.manager.informers().with(self.config.all().target(Target::of::<Firmware>(&(), None)), options)
     }
 
     /// The shared cache of rollouts.
     pub(crate) fn rollouts(&self) -> Informer<Rollout> {
-        self.manager.informers().with(Target::of::<Rollout>(&(), None), || self.config.all().informer_options())
+        let settings = self.config.all();
+        let target = settings.target(Target::of::<Rollout>(&(), None));
+        self.manager.informers().with(target, || settings.informer_options())
     }
 
     /// The shared cache of requests for certificates.
     pub(crate) fn requests(&self) -> Informer<CertificateSigningRequest> {
-        let target = Target::of::<CertificateSigningRequest>(&(), None);
-        self.manager.informers().with(target, || self.config.all().informer_options())
+        let settings = self.config.all();
+        let target = settings.target(Target::of::<CertificateSigningRequest>(&(), None));
+        self.manager.informers().with(target, || settings.informer_options())
     }
 
     /// What is the own of the controller with this name.
