@@ -99,6 +99,11 @@ impl Metrics {
         rest::counted(inner, Arc::clone(&self.0.rest))
     }
 
+    /// Says which API server requests go to, as `host:port`; the label `host` is empty until then. Said once.
+    pub fn host(&self, host: &str) {
+        self.0.rest.set_host(host);
+    }
+
     /// Adds figures that the program counts itself. Says no once there are too many.
     pub fn add(&self, collector: impl Collect + 'static) -> bool {
         let mut collectors = self.0.collectors.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,11 +1,14 @@
 //! What is counted of requests to the API server.
 
-use std::sync::Arc;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
+use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use http::{Method, Request, Response};
+use http_body::{Body as _, Frame};
 use kube::Client;
 use kube::client::Body;
 use setpoint_api::metrics::{Bounds, Counter, Exposition, Family, Histogram};
@@ -19,28 +22,94 @@ impl Bounds for RequestSeconds {
     const SECONDS: &'static [f64] = &[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
 }
 
-/// By code and method, and by method. There is no host among the labels: a manager talks to one API server.
+/// The buckets of client-go.
+struct SizeBytes;
+
+impl Bounds for SizeBytes {
+    const SECONDS: &'static [f64] =
+        &[64.0, 256.0, 512.0, 1024.0, 4096.0, 16384.0, 65536.0, 262_144.0, 1_048_576.0, 4_194_304.0, 16_777_216.0];
+}
+
+/// By code and method, and by method.
 #[derive(Default)]
 pub(super) struct RestFigures {
+    /// Which API server it is; a manager talks to one.
+    host: OnceLock<String>,
     requests: Family<(String, &'static str), Counter>,
     seconds: Family<&'static str, Histogram<RequestSeconds>>,
+    request_bytes: Family<&'static str, Histogram<SizeBytes>>,
+    response_bytes: Family<&'static str, Histogram<SizeBytes>>,
 }
 
 impl RestFigures {
-    fn record(&self, method: &Method, code: String, seconds: f64) {
-        let method = known(method);
-        self.requests.get(&(code, method)).add(1);
-        self.seconds.get(&method).record(seconds);
+    pub(super) fn set_host(&self, host: &str) {
+        // Who said it first made the clients.
+        let _ = self.host.set(host.to_owned());
+    }
+
+    fn record(&self, verb: &'static str, code: String, seconds: f64) {
+        self.requests.get(&(code, verb)).add(1);
+        self.seconds.get(&verb).record(seconds);
     }
 
     pub(super) fn write(&self, out: &mut Exposition) {
+        let host = self.host.get().map_or("", String::as_str);
         out.family("rest_client_requests_total", "counter", "Requests to the API server by status code and method.");
         for ((code, method), counter) in self.requests.all() {
-            out.sample("", &[("code", &code), ("method", method)], counter.value());
+            out.sample("", &[("code", &code), ("host", host), ("method", method)], counter.value());
         }
         out.family("rest_client_request_duration_seconds", "histogram", "Seconds until the API server answered.");
         for (verb, histogram) in self.seconds.all() {
-            histogram.write(&[("verb", verb)], out);
+            histogram.write(&[("verb", verb), ("host", host)], out);
+        }
+        out.family("rest_client_request_size_bytes", "histogram", "Bytes of the bodies of requests.");
+        for (verb, histogram) in self.request_bytes.all() {
+            histogram.write(&[("verb", verb), ("host", host)], out);
+        }
+        out.family("rest_client_response_size_bytes", "histogram", "Bytes of the bodies of answers, watches apart.");
+        for (verb, histogram) in self.response_bytes.all() {
+            histogram.write(&[("verb", verb), ("host", host)], out);
+        }
+    }
+}
+
+/// The body of an answer, counted as it is read and noted when it is done with.
+struct CountedBody {
+    inner: Body,
+    verb: &'static str,
+    bytes: u64,
+    /// Where to note it; a watch has no size, for it goes on.
+    figures: Option<Arc<RestFigures>>,
+}
+
+impl http_body::Body for CountedBody {
+    type Data = Bytes;
+    type Error = <Body as http_body::Body>::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let frame = std::task::ready!(Pin::new(&mut self.inner).poll_frame(context));
+        if let Some(Ok(frame)) = &frame {
+            self.bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+impl Drop for CountedBody {
+    fn drop(&mut self) {
+        if let Some(figures) = &self.figures {
+            figures.response_bytes.get(&self.verb).record(self.bytes as f64);
         }
     }
 }
@@ -63,9 +132,9 @@ struct CountingService {
 }
 
 impl Service<Request<Body>> for CountingService {
-    type Response = Response<Body>;
+    type Response = Response<CountedBody>;
     type Error = kube::Error;
-    type Future = BoxFuture<'static, Result<Response<Body>, kube::Error>>;
+    type Future = BoxFuture<'static, Result<Response<CountedBody>, kube::Error>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), kube::Error>> {
         Poll::Ready(Ok(()))
@@ -74,12 +143,17 @@ impl Service<Request<Body>> for CountingService {
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let (inner, figures) = (self.inner.clone(), Arc::clone(&self.figures));
         async move {
-            let (method, began) = (request.method().clone(), Instant::now());
+            let (verb, began) = (known(request.method()), Instant::now());
+            let is_watch = request.uri().query().is_some_and(|query| query.contains("watch="));
+            if let Some(bytes) = request.body().size_hint().exact() {
+                figures.request_bytes.get(&verb).record(bytes as f64);
+            }
             let answer = inner.send(request).await;
             // `<error>` is what client-go counts where there was no answer.
             let code = answer.as_ref().map_or_else(|_| "<error>".to_owned(), |it| it.status().as_u16().to_string());
-            figures.record(&method, code, began.elapsed().as_secs_f64());
-            answer
+            figures.record(verb, code, began.elapsed().as_secs_f64());
+            let figures = (!is_watch).then_some(figures);
+            answer.map(|answer| answer.map(|inner| CountedBody { inner, verb, bytes: 0, figures }))
         }
         .boxed()
     }
@@ -87,29 +161,41 @@ impl Service<Request<Body>> for CountingService {
 
 #[cfg(test)]
 mod tests {
+    use http_body_util::BodyExt;
     use tower::BoxError;
 
     use super::*;
     use crate::metrics::Metrics;
 
     #[tokio::test(start_paused = true)]
-    async fn requests_are_counted_by_code_and_method() {
+    async fn requests_are_counted_by_code_and_method_with_their_sizes() {
         let service = tower::service_fn(|request: Request<Body>| async move {
             match request.uri().path() {
                 "/broken" => Err(BoxError::from("cut off")),
-                _ => Ok(Response::builder().status(404).body(Body::empty()).unwrap()),
+                _ => Ok(Response::builder().status(404).body(Body::from(b"no such thing".to_vec())).unwrap()),
             }
         });
         let metrics = Metrics::new();
         let client = metrics.client(&Client::new(service, "default"));
-        for path in ["/gone", "/gone", "/broken"] {
-            let _ = client.send(Request::get(path).body(Body::empty()).unwrap()).await;
+        metrics.host("10.0.0.1:6443");
+        for path in ["/gone", "/gone", "/broken", "/gone?watch=true"] {
+            let _ = client
+                .send(Request::get(path).body(Body::empty()).unwrap())
+                .await
+                .map(|answer| answer.into_body().collect().now_or_never().unwrap().unwrap());
         }
+        let _ = client.send(Request::post("/gone").body(Body::from(vec![b'x'; 100])).unwrap()).await;
         let text = metrics.text();
         for line in [
-            r#"rest_client_requests_total{code="404",method="GET"} 2"#,
-            r#"rest_client_requests_total{code="<error>",method="GET"} 1"#,
-            r#"rest_client_request_duration_seconds_count{verb="GET"} 3"#,
+            r#"rest_client_requests_total{code="404",host="10.0.0.1:6443",method="GET"} 3"#,
+            r#"rest_client_requests_total{code="<error>",host="10.0.0.1:6443",method="GET"} 1"#,
+            r#"rest_client_request_duration_seconds_count{verb="GET",host="10.0.0.1:6443"} 4"#,
+            r#"rest_client_request_size_bytes_bucket{verb="POST",host="10.0.0.1:6443",le="64"} 0"#,
+            r#"rest_client_request_size_bytes_bucket{verb="POST",host="10.0.0.1:6443",le="256"} 1"#,
+            r#"rest_client_request_size_bytes_sum{verb="POST",host="10.0.0.1:6443"} 100"#,
+            // Two answers of thirteen bytes: a broken one has none, a watch no size.
+            r#"rest_client_response_size_bytes_sum{verb="GET",host="10.0.0.1:6443"} 26"#,
+            r#"rest_client_response_size_bytes_count{verb="GET",host="10.0.0.1:6443"} 2"#,
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\nin\n{text}");
         }
