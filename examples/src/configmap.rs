@@ -8,10 +8,13 @@ use kube::{Api, CustomResource, ResourceExt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use setpoint_runtime::cache::Informer;
+use setpoint_runtime::config::Settings;
 use setpoint_runtime::controller::{Action, Context, Controller, Error};
 use setpoint_runtime::create_or_patch::create_or_patch;
 use setpoint_runtime::manager::{Manager, ManagerError};
 use setpoint_runtime::{Key, owners};
+
+use crate::program;
 
 /// The key of the ConfigMap that is the controller's; all others are anybody's.
 pub const TEXT: &str = "greeting.txt";
@@ -26,11 +29,12 @@ pub struct GreetingSpec {
 }
 
 /// Adds the controller to a manager.
-pub fn add_to(manager: &Manager) -> Result<(), ManagerError> {
-    let greetings: Informer<Greeting> = manager.informers().all();
+pub fn add_to(manager: &Manager, settings: &Settings) -> Result<(), ManagerError> {
+    let greetings: Informer<Greeting> = program::informer(manager, settings);
     let maps: Informer<ConfigMap> = manager.informers().all();
     let cache = greetings.clone();
     let controller = Controller::builder("greeting", manager.client().clone(), manager.clock(), &greetings)
+        .options(settings.controller_options())
         // Who changes or deletes the child wakes its owner, which puts it right again.
         .owns(&maps)
         .build(move |context: Context, key: Key| reconcile(context, cache.clone(), key));

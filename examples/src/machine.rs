@@ -26,9 +26,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use setpoint_runtime::cache::Informer;
 use setpoint_runtime::conditions::{self, State, Verdict};
+use setpoint_runtime::config::Settings;
 use setpoint_runtime::controller::{Action, Context, Controller, Error, Next, Phases};
 use setpoint_runtime::manager::{Manager, ManagerError};
 use setpoint_runtime::{Key, finalizers};
+
+use crate::program;
 
 pub use cloud::{Cloud, CloudError, CloudMachine, Form, Stage};
 pub use memory_cloud::{BROKEN_IMAGE, MemoryCloud};
@@ -73,10 +76,11 @@ pub struct MachineStatus {
 }
 
 /// Adds the controller of the machines of a cloud to a manager.
-pub fn add_to<C: Cloud>(manager: &Manager, cloud: Arc<C>) -> Result<(), ManagerError> {
-    let machines: Informer<Machine> = manager.informers().all();
+pub fn add_to<C: Cloud>(manager: &Manager, settings: &Settings, cloud: Arc<C>) -> Result<(), ManagerError> {
+    let machines: Informer<Machine> = program::informer(manager, settings);
     let phases = Arc::new(phases(cloud));
     let controller = Controller::builder("machine", manager.client().clone(), manager.clock(), &machines)
+        .options(settings.controller_options())
         .build(move |context: Context, key: Key| reconcile(context, phases.clone(), key));
     manager.add_controller(&[], controller)
 }

@@ -29,9 +29,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use setpoint_runtime::cache::{self, Informer};
 use setpoint_runtime::conditions::{self, State, Verdict};
+use setpoint_runtime::config::Settings;
 use setpoint_runtime::controller::{Action, Context, Controller, Error, Next, Phases, Predicate};
 use setpoint_runtime::manager::{Manager, ManagerError};
 use setpoint_runtime::{Key, finalizers, owners, retry};
+
+use crate::program;
 
 /// Keeps a database until its volumes are gone.
 pub const FINALIZER: &str = "example.com/mariadb";
@@ -76,10 +79,15 @@ pub struct MariaDBStatus {
 }
 
 /// Adds the controller to a manager. `password` makes the password of a new database.
-pub fn add_to(manager: &Manager, password: impl Fn() -> String + Send + Sync + 'static) -> Result<(), ManagerError> {
-    let databases: Informer<MariaDB> = manager.informers().all();
+pub fn add_to(
+    manager: &Manager,
+    settings: &Settings,
+    password: impl Fn() -> String + Send + Sync + 'static,
+) -> Result<(), ManagerError> {
+    let databases: Informer<MariaDB> = program::informer(manager, settings);
     let phases = Arc::new(phases(Arc::new(password)));
     let controller = Controller::builder("mariadb", manager.client().clone(), manager.clock(), &databases)
+        .options(settings.controller_options())
         .owns_where(&manager.informers().all::<Secret>(), changed())
         .owns_where(&manager.informers().all::<ConfigMap>(), changed())
         .owns_where(&manager.informers().all::<Service>(), changed())

@@ -12,8 +12,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use setpoint_runtime::Key;
 use setpoint_runtime::cache::Informer;
+use setpoint_runtime::config::Settings;
 use setpoint_runtime::controller::{Action, Context, Controller, Error, Predicate};
 use setpoint_runtime::manager::{Manager, ManagerError};
+
+use crate::program;
 
 /// How long the room needs for one degree.
 const DEGREE: Duration = Duration::from_secs(60);
@@ -40,10 +43,11 @@ pub struct ThermostatStatus {
 }
 
 /// Adds the controller to a manager.
-pub fn add_to(manager: &Manager) -> Result<(), ManagerError> {
-    let thermostats: Informer<Thermostat> = manager.informers().all();
+pub fn add_to(manager: &Manager, settings: &Settings) -> Result<(), ManagerError> {
+    let thermostats: Informer<Thermostat> = program::informer(manager, settings);
     let cache = thermostats.clone();
     let controller = Controller::builder("thermostat", manager.client().clone(), manager.clock(), &thermostats)
+        .options(settings.controller_options())
         // Its own writes to the status need not wake it: it comes back by itself.
         .predicate(Predicate::generation_changed())
         .build(move |context: Context, key: Key| reconcile(context, cache.clone(), key));

@@ -7,6 +7,7 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, CustomResourceExt};
 use serde_json::{Value, json};
 use setpoint_examples::configmap::{self, Greeting, GreetingSpec, TEXT};
+use setpoint_runtime::config::Settings;
 use setpoint_runtime::manager::{Manager, ManagerOptions};
 use setpoint_runtime::owners;
 use setpoint_testkit::{ControlPlane, Process, Scenario, State, exhaust};
@@ -57,7 +58,7 @@ impl Scenario for Meddled {
 async fn run(process: Process) {
     let stopped = process.stopped();
     let manager = Manager::new(process.client, process.clock, process.chance, ManagerOptions::default()).unwrap();
-    configmap::add_to(&manager).unwrap();
+    configmap::add_to(&manager, &Settings::default()).unwrap();
     // A process that fails is started again by the kit.
     let _ = manager.run(stopped).await;
 }

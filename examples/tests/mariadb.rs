@@ -13,16 +13,24 @@ use kube::{Api, CustomResourceExt, ResourceExt};
 use serde_json::{Value, json};
 use setpoint_examples::mariadb::{self, MariaDB};
 use setpoint_runtime::Key;
+use setpoint_runtime::config::Settings;
 use setpoint_runtime::controller::{Action, Context, Controller, Error};
 use setpoint_runtime::manager::{Manager, ManagerOptions};
 use setpoint_runtime::retry;
-use setpoint_testkit::{ControlPlane, Process, Scenario, State, exhaust};
+use setpoint_testkit::{ControlPlane, Limits, Process, Scenario, State, exhaust, exhaust_with};
+
+/// For stories that begin as others do, which are tried at every point.
+fn some_points() -> Limits {
+    Limits { points: 60, ..Limits::default() }
+}
 
 /// What a user does with a database, and what must be there in the end.
 struct Story {
     name: &'static str,
     drive: for<'a> fn(&'a ControlPlane, Api<MariaDB>) -> BoxFuture<'a, ()>,
     outcome: fn(&State) -> Result<(), String>,
+    /// Whether the user takes the password away.
+    loses_secret: bool,
 }
 
 impl Scenario for Story {
@@ -42,7 +50,7 @@ impl Scenario for Story {
             let (stopped, chance) = (process.stopped(), process.chance.fork("passwords"));
             let manager = Manager::new(process.client, process.clock, process.chance, ManagerOptions::default());
             let manager = manager.unwrap();
-            mariadb::add_to(&manager, move || format!("{:016x}", chance.bits())).unwrap();
+            mariadb::add_to(&manager, &Settings::default(), move || format!("{:016x}", chance.bits())).unwrap();
             // A process that fails is started again by the kit.
             let _ = manager.run(stopped).await;
         })
@@ -60,7 +68,7 @@ impl Scenario for Story {
     fn invariant(&self, state: &State) -> Result<(), String> {
         let sets = state.objects("apps", "statefulsets");
         match state.object("", "secrets", "default", "shop-root") {
-            None if !sets.is_empty() => Err("there are servers without a password".to_owned()),
+            None if !sets.is_empty() && !self.loses_secret => Err("there are servers without a password".to_owned()),
             _ => Ok(()),
         }
     }
@@ -173,6 +181,7 @@ fn a_database_is_made_and_changed_and_keeps_its_password() {
             let is = json!([database["status"]["phase"], image, set["spec"]["replicas"]]);
             if is == json!(["Running", "mariadb:11.8", 2]) { Ok(()) } else { Err(is.to_string()) }
         },
+        loses_secret: false,
     };
     exhaust(&story).assert();
 }
@@ -202,6 +211,68 @@ fn a_database_that_goes_takes_its_volumes_with_it() {
             }
             Ok(())
         },
+        loses_secret: false,
     };
     exhaust(&story).assert();
+}
+
+#[test]
+fn a_database_without_its_secret_has_failed_until_the_same_one_is_back() {
+    let story = Story {
+        name: "a_database_without_its_secret_has_failed_until_the_same_one_is_back",
+        drive: |plane, api| {
+            Box::pin(async move {
+                create(&api).await;
+                plane.settle().await.unwrap();
+                let secrets: Api<Secret> = Api::default_namespaced(plane.client());
+                let mut secret = secrets.get("shop-root").await.unwrap();
+                secrets.delete("shop-root", &DeleteParams::default()).await.unwrap();
+                plane.settle().await.unwrap();
+                let status = api.get("shop").await.unwrap().status.unwrap_or_default();
+                assert_eq!(status.phase.as_deref(), Some("Failed"));
+                assert!(status.conditions.iter().any(|one| one.type_ == "Ready" && one.status == "False"));
+                assert!(secrets.get_opt("shop-root").await.unwrap().is_none(), "a new password opens nothing");
+                (secret.metadata.resource_version, secret.metadata.uid) = (None, None);
+                secrets.create(&PostParams::default(), &secret).await.unwrap();
+            })
+        },
+        outcome: |state| {
+            let database = state.object("example.com", "mariadbs", "default", "shop").unwrap_or_default();
+            match database["status"]["phase"].as_str() {
+                Some("Running") => Ok(()),
+                phase => Err(format!("the phase is {phase:?}")),
+            }
+        },
+        loses_secret: true,
+    };
+    exhaust_with(&story, 0, some_points()).assert();
+}
+
+#[test]
+fn a_database_that_goes_leaves_the_volumes_that_it_should_keep() {
+    let story = Story {
+        name: "a_database_that_goes_leaves_the_volumes_that_it_should_keep",
+        drive: |plane, api| {
+            Box::pin(async move {
+                create(&api).await;
+                let keep = Patch::Merge(json!({"spec": {"keepData": true}}));
+                api.patch("shop", &PatchParams::default(), &keep).await.unwrap();
+                plane.settle().await.unwrap();
+                api.delete("shop", &DeleteParams::default()).await.unwrap();
+                plane.advance(Duration::from_secs(60)).await;
+            })
+        },
+        outcome: |state| {
+            let volumes = state.objects("", "persistentvolumeclaims");
+            if !state.objects("example.com", "mariadbs").is_empty() {
+                return Err("the database is still there".to_owned());
+            }
+            if volumes.len() != 1 || !volumes[0]["metadata"]["deletionTimestamp"].is_null() {
+                return Err(format!("the volumes go: {volumes:?}"));
+            }
+            Ok(())
+        },
+        loses_secret: false,
+    };
+    exhaust_with(&story, 0, some_points()).assert();
 }

@@ -9,5 +9,5 @@ use setpoint_examples::program;
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let cloud = Arc::new(MemoryCloud::default());
-    program::run::<Machine>("machine", |manager| machine::add_to(manager, cloud)).await
+    program::run::<Machine>("machine", |manager, settings| machine::add_to(manager, settings, cloud)).await
 }

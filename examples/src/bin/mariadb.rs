@@ -8,7 +8,7 @@ use setpoint_examples::program;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    program::run::<MariaDB>("mariadb", |manager| mariadb::add_to(manager, password)).await
+    program::run::<MariaDB>("mariadb", |manager, settings| mariadb::add_to(manager, settings, password)).await
 }
 
 /// 144 bits that nobody can guess.

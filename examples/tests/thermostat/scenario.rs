@@ -6,6 +6,7 @@ use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, CustomResourceExt};
 use serde_json::json;
 use setpoint_examples::thermostat::{self, Thermostat, ThermostatSpec};
+use setpoint_runtime::config::Settings;
 use setpoint_runtime::manager::{Manager, ManagerOptions};
 use setpoint_testkit::{ControlPlane, Process, Scenario, State};
 
@@ -29,7 +30,7 @@ impl Scenario for ColderAfterAll {
             let stopped = process.stopped();
             let manager = Manager::new(process.client, process.clock, process.chance, ManagerOptions::default());
             let manager = manager.unwrap();
-            thermostat::add_to(&manager).unwrap();
+            thermostat::add_to(&manager, &Settings::default()).unwrap();
             // A process that fails is started again by the kit.
             let _ = manager.run(stopped).await;
         })
