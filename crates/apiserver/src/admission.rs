@@ -28,6 +28,7 @@ mod request;
 mod runtime_class;
 mod service_account;
 mod storage;
+mod vehicle_restriction;
 mod webhook;
 
 use std::borrow::Cow;
@@ -150,6 +151,7 @@ pub(crate) async fn update(
     options: &WriteOptions,
 ) -> Result<(), Box<Status>> {
     node_restriction::update(call, new, old)?;
+    vehicle_restriction::update(call, new, old)?;
     keep(call, new, old);
     let plugins = call.server.extensions.current(&call.server.store);
     if !plugins.mutate() || options.kind.is_empty() {

@@ -9,7 +9,7 @@ mod impersonation;
 pub(crate) mod node;
 mod policies;
 mod rule;
-mod vehicle;
+pub(crate) mod vehicle;
 
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, RwLock};
 

@@ -9,7 +9,7 @@ use setpoint_store::Store;
 use super::{Asked, What};
 use crate::user::{CREDENTIAL_ID, User};
 
-const GROUP: &str = "fleet.setpoint.dev";
+pub(crate) const GROUP: &str = "fleet.setpoint.dev";
 
 /// The group of all vehicles.
 const VEHICLES: &str = "system:vehicles";
@@ -31,8 +31,7 @@ pub(super) fn allows(store: &Store, user: &User, asked: &Asked<'_>) -> bool {
         };
     }
     let Some((own_namespace, own_name)) = own_of(&user.name) else { return false };
-    let is_vehicle = user.groups.iter().any(|group| group == VEHICLES);
-    if !is_vehicle || group != GROUP || namespace != own_namespace || !is_let_in(store, user, own_namespace, own_name) {
+    if !is(user) || group != GROUP || namespace != own_namespace || !is_let_in(store, user, own_namespace, own_name) {
         return false;
     }
     match (resource, subresource, asked.verb) {
@@ -40,6 +39,11 @@ pub(super) fn allows(store: &Store, user: &User, asked: &Asked<'_>) -> bool {
         ("firmwares", "", "get") => is_named_by(store, own_namespace, own_name, name),
         _ => false,
     }
+}
+
+/// Whether somebody is a vehicle.
+pub(crate) fn is(user: &User) -> bool {
+    own_of(&user.name).is_some() && user.groups.iter().any(|group| group == VEHICLES)
 }
 
 /// The namespace and name of a vehicle, from its name as a user.
@@ -61,7 +65,8 @@ fn is_let_in(store: &Store, user: &User, namespace: &str, name: &str) -> bool {
     access["revoked"] != true && access["keys"].as_array().is_none_or(Vec::is_empty)
 }
 
-/// Whether a vehicle's spec, or the task that it was given, names this firmware.
+/// Whether a vehicle's spec, or the task that it was given, names this firmware. Neither is written by vehicles: of the task, admission
+/// sees to that.
 fn is_named_by(store: &Store, namespace: &str, vehicle: &str, firmware: &str) -> bool {
     let vehicles = GroupResource::new(GROUP, "vehicles");
     let Some(object) = store.snapshot().get(&vehicles, Some(namespace), vehicle) else { return false };

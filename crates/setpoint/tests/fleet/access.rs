@@ -285,3 +285,62 @@ async fn a_certificate_is_replaced_before_its_time_is_over() {
     world.until(runs("2.0.0")).await;
     assert_eq!(keys(&world.vehicles().get("v-1").await.unwrap()), keys(&renewed), "it was renewed again at once");
 }
+
+/// Asks the API server with the certificate of `v-1`.
+fn ask_server(world: &World, method: &str, path: &str, body: Option<&Value>) -> (u16, String) {
+    let kubeconfig = kube::config::Kubeconfig::read_from(&world.server.kubeconfig).unwrap();
+    let server = kubeconfig.clusters[0].cluster.as_ref().unwrap().server.clone().unwrap();
+    let mut command = Command::new("curl");
+    command.args(["-sS", "-X", method, "-w", "\n%{http_code}", "--cacert", &world.text("ca.pem")]);
+    command.args(["--cert", &world.text("certificate.pem"), "--key", &world.text("key.pem")]);
+    if let Some(body) = body {
+        command.args(["-H", "content-type: application/merge-patch+json", "--data", &body.to_string()]);
+    }
+    let output = command.arg(format!("{server}{path}")).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let (text, code) = text.rsplit_once('\n').unwrap_or_default();
+    (code.parse().unwrap_or(0), text.to_owned())
+}
+
+/// The right to a firmware follows from what users and controllers wrote, not from what the vehicle says.
+#[tokio::test]
+async fn a_certificate_of_a_vehicle_reaches_what_is_its_own_and_can_not_name_itself_more() {
+    let world = World::start(&["up"]).await;
+    world.enrol(&world.hub_url(), json!({})).await;
+    world.make("v-2").await;
+    world.release("2.0.0", b"for it").await;
+    let other = world.signed("3.0.0", b"for others", &[]);
+    let digest = other["spec"]["artifacts"][0]["sha256"].as_str().unwrap().to_owned();
+    world.publish(other).await;
+    world.want("2.0.0").await;
+    let (vehicles, firmwares) = (
+        "/apis/fleet.setpoint.dev/v1alpha1/namespaces/default/vehicles",
+        "/apis/fleet.setpoint.dev/v1alpha1/namespaces/default/firmwares",
+    );
+    let now = "2026-06-01T12:00:00Z";
+    let task = json!({
+        "id": "t", "attempt": 1, "generation": 1, "firmwareVersion": "3.0.0", "digest": digest, "issuedAt": now, "deadline": now,
+    });
+    let (said, told) = (json!({"status": {"agentVersion": "0.1"}}), json!({"status": {"task": task}}));
+    let phase = json!({"status": {"phase": "UpToDate"}});
+    let spec = json!({"spec": {"firmwareVersion": "3.0.0"}});
+    for (method, path, body, code) in [
+        ("GET", format!("{vehicles}/v-1"), None, 200),
+        ("GET", format!("{firmwares}/2.0.0"), None, 200),
+        ("PATCH", format!("{vehicles}/v-1/status"), Some(&said), 200),
+        ("PATCH", format!("{vehicles}/v-1/status"), Some(&told), 403),
+        ("PATCH", format!("{vehicles}/v-1/status"), Some(&phase), 403),
+        ("PATCH", format!("{vehicles}/v-1"), Some(&spec), 403),
+        ("GET", format!("{firmwares}/3.0.0"), None, 403),
+        ("GET", firmwares.to_owned(), None, 403),
+        ("GET", format!("{vehicles}/v-2"), None, 403),
+        ("PATCH", format!("{vehicles}/v-2/status"), Some(&said), 403),
+        ("GET", vehicles.to_owned(), None, 403),
+        ("GET", "/api/v1/namespaces/default/secrets".to_owned(), None, 403),
+    ] {
+        let (found, text) = ask_server(&world, method, &path, body);
+        assert_eq!(found, code, "{method} {path} {body:?}: {text}");
+    }
+    let (code, text) = ask(&world, &format!("/v1/firmware/{digest}"), Some(("certificate.pem", "key.pem")), None);
+    assert_eq!((code, &*text), (403, &b"no task of yours asks for this firmware"[..]));
+}

@@ -16,17 +16,31 @@ async fn ask(server: &Server, user: &str, groups: &[&str], method: &str, path: &
         "POST" => json!({"metadata": {"name": "v-9"}, "spec": {}}),
         _ => Value::Null,
     };
+    let media = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+    send(server, user, groups, method, path, media, &body).await.0
+}
+
+/// Sends something as somebody; the code and the text of the answer.
+async fn send(
+    server: &Server,
+    user: &str,
+    groups: &[&str],
+    method: &str,
+    path: &str,
+    media: &str,
+    body: &Value,
+) -> (u16, String) {
     let mut request = Request::new(full(if body.is_null() { String::new() } else { body.to_string() }));
     *request.method_mut() = Method::from_bytes(method.as_bytes()).unwrap();
     *request.uri_mut() = path.parse().unwrap();
-    let media = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
     let headers = request.headers_mut();
     headers.insert("content-type", media.parse().unwrap());
     headers.insert("impersonate-user", user.parse().unwrap());
     for group in groups {
         headers.append("impersonate-group", group.parse().unwrap());
     }
-    server.ask(request).await.0
+    let (code, answer) = server.ask(request).await;
+    (code, answer.to_string())
 }
 
 fn definition(kind: &str, plural: &str) -> Value {
@@ -167,4 +181,69 @@ async fn the_hub_acts_as_vehicles_and_as_nobody_else() {
         let asked = super::Asked { verb: "impersonate", what, on_node: None };
         assert_eq!(super::allows(&server.store, &hub, &asked), expected, "{resource} {name}");
     }
+}
+
+/// A task is what a controller wrote. A vehicle that could write one would name itself the firmware that it reads.
+#[tokio::test]
+async fn a_vehicle_says_how_it_is_and_never_what_it_was_told() {
+    let server = fleet().await;
+    let status = format!("{OWN}/status");
+    let condition = |kind: &str, holds: &str| json!({"type": kind, "status": holds, "reason": "Told", "message": ""});
+    let task = json!({"id": "t-1", "attempt": 1, "firmwareVersion": "2.0+HW_b", "digest": "00"});
+    let told = json!({"status": {
+        "phase": "Downloading", "task": task, "conditions": [condition("UpToDate", "False"), condition("Healthy", "True")],
+    }});
+    let by_controller = format!("{status}?fieldManager=vehicle-controller");
+    let control = async |body: &Value| {
+        let (controller, masters) = ("vehicle-controller", &["system:masters"][..]);
+        let media = "application/merge-patch+json";
+        let (code, text) = send(&server, controller, masters, "PATCH", &by_controller, media, body).await;
+        assert_eq!(code, 200, "{text}");
+    };
+    control(&told).await;
+    let whole = |fields: Value| {
+        let (api, kind) = ("fleet.setpoint.dev/v1alpha1", "Vehicle");
+        json!({"apiVersion": api, "kind": kind, "metadata": {"name": "v-1"}, "status": fields})
+    };
+    let own = json!([condition("Connected", "True"), condition("Healthy", "False"), condition("UpToDate", "False")]);
+    let forged = json!([condition("UpToDate", "True"), condition("Healthy", "True")]);
+    let (merge, apply) = ("merge-patch+json", "apply-patch+yaml");
+    for (what, media, manager, body, part) in [
+        ("its version", merge, "v", json!({"status": {"firmwareVersion": "1.0"}}), ""),
+        ("its conditions", merge, "v", json!({"status": {"conditions": own}}), ""),
+        ("what it is told, as it is", merge, "v", told.clone(), ""),
+        ("the firmware of its task", merge, "v", json!({"status": {"task": {"firmwareVersion": "3.0"}}}), "task"),
+        ("the digest of its task", merge, "v", json!({"status": {"task": {"digest": "ff"}}}), "task"),
+        ("no task", merge, "v", json!({"status": {"task": null}}), "task"),
+        ("no status", merge, "v", json!({"status": null}), "phase"),
+        ("another phase", merge, "v", json!({"status": {"phase": "UpToDate"}}), "phase"),
+        ("that nothing failed", merge, "v", json!({"status": {"retry": {"attempt": 1}}}), "retry"),
+        ("another generation", merge, "v", json!({"status": {"observedGeneration": 7}}), "observedGeneration"),
+        ("a field that nobody knows", merge, "v", json!({"status": {"more": true}}), "more"),
+        ("a controller's condition", merge, "v", json!({"status": {"conditions": forged}}), "conditions"),
+        ("its version, applied", apply, "v", whole(json!({"firmwareVersion": "2.0"})), ""),
+        ("a task beside the controller's", apply, "v", whole(json!({"task": {"firmwareVersion": "3.0"}})), "task"),
+        ("the task that it has, to keep it", apply, "v", whole(json!({"task": task})), "task"),
+        ("as the controller", apply, "vehicle-controller", whole(json!({"task": {"digest": "ff"}})), "task"),
+    ] {
+        let path = format!("{status}?fieldManager={manager}&force={}", media == apply);
+        let path = if media == merge { path.replace("&force=false", "") } else { path };
+        let (user, groups) = ("system:vehicle:default:v-1", &["system:vehicles"][..]);
+        let media = format!("application/{media}");
+        let (code, text) = send(&server, user, groups, "PATCH", &path, &media, &body).await;
+        match part {
+            "" => assert_eq!(code, 200, "{what}: {text}"),
+            part => assert!(code == 403 && text.contains(&format!("status.{part}:")), "{what}: {code} {text}"),
+        }
+    }
+    for (firmware, expected) in [("2.0-hw-b", 200), ("3.0", 403)] {
+        let path = format!("{ALL}/namespaces/default/firmwares/{firmware}");
+        let code = ask(&server, "system:vehicle:default:v-1", &["system:vehicles"], "GET", &path).await;
+        assert_eq!(code, expected, "{firmware}");
+    }
+    // What a controller writes is not a vehicle's matter.
+    let patch = json!({"status": {"task": {"firmwareVersion": "3.0"}}});
+    control(&patch).await;
+    let path = format!("{ALL}/namespaces/default/firmwares/3.0");
+    assert_eq!(ask(&server, "system:vehicle:default:v-1", &["system:vehicles"], "GET", &path).await, 200);
 }
