@@ -89,6 +89,10 @@ pub struct RolloutSpec {
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub approved_step: i64,
+    /// Up to which step people have let it go on before the soak was over.
+    #[serde(default)]
+    #[schemars(range(min = 0))]
+    pub promoted_step: i64,
     /// Takes everything back.
     #[serde(default)]
     pub rollback: bool,

@@ -181,7 +181,8 @@ impl Case<'_> {
                 return self.end(base);
             }
             let soaked = later(reached, stair.soak);
-            if self.now < soaked {
+            let is_promoted = self.spec.promoted_step >= i64::try_from(step).unwrap_or(i64::MAX);
+            if self.now < soaked && !is_promoted {
                 let message = format!("step {step} soaks until {soaked}");
                 return Decision { course: Course::Soaking, reason: "Soak", message, wake: Some(soaked), ..base };
             }

@@ -166,6 +166,13 @@ fn a_step_soaks_and_waits_for_those_who_have_to_agree() {
     later.at("2026-06-01T12:09:59Z").check("Soaking 1 Soak +0");
     let later = given(soak, "sccc").was(Course::Soaking, 1, NOW).reached(NOW);
     later.at("2026-06-01T12:10:00Z").check("Progressing 2 Step +3");
+    // Somebody has seen enough; of the steps after it nothing is said.
+    let promoted = json!({"promotedStep": 1, "steps": [{"limit": 1, "soak": "10m"}, {"limit": 2, "soak": "10m"}]});
+    given(promoted.clone(), "sccc").was(Course::Soaking, 1, NOW).reached(NOW).check("Progressing 2 Step +1");
+    given(promoted, "sscc").was(Course::Progressing, 2, NOW).check("Soaking 2 Soak +0");
+    // A step that isn't reached is not skipped.
+    let early = json!({"promotedStep": 1, "steps": [{"limit": 1, "soak": "10m"}]});
+    given(early, "pccc").check("Progressing 1 Step +0");
     let approve = json!({"steps": [{"limit": 1}, {"limit": 2, "approve": true}]});
     given(approve, "sccc").check("AwaitingApproval 2 Approval +0");
     let approved = json!({"approvedStep": 2, "steps": [{"limit": 1}, {"limit": 2, "approve": true}]});

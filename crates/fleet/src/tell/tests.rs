@@ -86,6 +86,12 @@ fn one_sentence_names_what_holds_a_vehicle() {
     check("failed", "failed runs 1.0 and has given up on 1.1: HealthCheckFailed: brakes; only another spec helps");
     check("busy", "busy goes from 1.0 to 1.1: Installing, 40 %");
     check("nobody", "-");
+    // A rollout that is over holds nobody.
+    for phase in ["Completed", "RolledBack", "Superseded"] {
+        let mut fleet = self::fleet();
+        fleet.rollouts[0].status.as_mut().unwrap().phase = Some(phase.to_owned());
+        assert_eq!(fleet.why("idle", now()).unwrap(), "idle runs 1.0, as it should", "{phase}");
+    }
 }
 
 #[test]

@@ -4,7 +4,9 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::Fleet;
+use crate::kinds::Rollout;
 use crate::phase::Phase;
+use crate::rollout::plan::Course;
 use crate::rollout::tally::Standing;
 use crate::view::VehicleView;
 
@@ -51,7 +53,11 @@ impl Fleet {
 
     /// Which rollout means a vehicle and has not told it yet, and why.
     fn hold(&self, vehicle: &VehicleView, now: Timestamp) -> Option<String> {
-        self.rollouts.iter().find_map(|rollout| {
+        let is_over = |rollout: &&Rollout| {
+            let phase = rollout.status.as_ref().and_then(|status| status.phase.as_deref());
+            [Course::Completed, Course::RolledBack, Course::Superseded].iter().any(|over| phase == Some(over.word()))
+        };
+        self.rollouts.iter().filter(|rollout| !is_over(rollout)).find_map(|rollout| {
             let sight = self.sight(rollout).ok()?;
             let why = match sight.facts(now).standing(vehicle) {
                 Standing::Candidate => "it has not come to it yet".to_owned(),
