@@ -99,6 +99,10 @@ enum Happening {
     Wake,
     /// A frame arrives late.
     Hear(Box<Told>),
+    /// A frame leaves late.
+    Say(Box<FromVehicle>),
+    /// It says hello again.
+    Greet,
 }
 
 impl Fleet {
@@ -163,10 +167,15 @@ impl Fleet {
             return;
         }
         if self.chance.unit() < faults.delay {
-            let span = SignedDuration::from_millis(i64::try_from(self.chance.below(30_000)).unwrap_or(0));
+            let span = self.late();
             return self.schedule(number, now, span, Happening::Hear(Box::new(told)));
         }
         self.take(number, told, now);
+    }
+
+    /// How late a frame is that comes late.
+    fn late(&self) -> SignedDuration {
+        SignedDuration::from_millis(i64::try_from(self.chance.below(30_000)).unwrap_or(0))
     }
 
     fn take(&mut self, number: u32, told: Told, now: Timestamp) {
@@ -199,10 +208,17 @@ impl Fleet {
                 Happening::Reach => self.reach(number, at),
                 Happening::Lose => self.lose(number, at),
                 Happening::Crash if is_of_this_life => self.crash(number, at),
-                Happening::Event(event) if is_of_this_life => self.step(number, event, at),
+                Happening::Event(event) if is_of_this_life => self.ended(number, event, at),
+                Happening::Say(frame) if is_of_this_life && self.is_connected => self.out.push_back(*frame),
+                Happening::Greet if is_of_this_life => self.greet(number, at),
                 Happening::Hear(told) if is_of_this_life => self.take(number, *told, at),
                 Happening::Wake if is_of_this_life => self.step(number, Event::Tick, at),
-                Happening::Crash | Happening::Event(_) | Happening::Hear(_) | Happening::Wake => {}
+                Happening::Crash
+                | Happening::Event(_)
+                | Happening::Hear(_)
+                | Happening::Say(_)
+                | Happening::Greet
+                | Happening::Wake => {}
             }
         }
     }

@@ -3,9 +3,9 @@
 /// How often things go wrong: each a probability, from 0 to 1.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Faults {
-    /// A frame from the hub is lost.
+    /// A frame is lost, whichever way it goes.
     pub drop: f64,
-    /// A frame from the hub comes up to half a minute late.
+    /// A frame comes up to half a minute late.
     pub delay: f64,
     /// A download is not what was asked for.
     pub corrupt: f64,

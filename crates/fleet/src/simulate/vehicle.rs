@@ -22,6 +22,9 @@ const PROBE: u64 = 2_000;
 /// The longest time out of reach.
 const OFFLINE_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 
+/// How long it takes a vehicle to find out that it isn't heard.
+const UNHEARD: SignedDuration = SignedDuration::from_secs(60);
+
 /// A simulated vehicle.
 pub struct Vehicle {
     pub agent: Agent,
@@ -33,6 +36,8 @@ pub struct Vehicle {
     trial: Option<(Slot, u8)>,
     fell_back: bool,
     booted: Slot,
+    /// The task and attempt that are being installed.
+    installing: Option<(String, u32)>,
     /// The task and attempt that were installed last, to the end.
     installed: Option<(String, u32)>,
 }
@@ -57,6 +62,7 @@ impl Vehicle {
             trial: None,
             fell_back: false,
             booted: Slot::A,
+            installing: None,
             installed: None,
         }
     }
@@ -88,12 +94,24 @@ impl Fleet {
         let vehicle = self.vehicle(number);
         vehicle.agent.next_epoch(now);
         let hello = vehicle.agent.hello();
-        self.send(number, Said::Hello(hello));
+        self.send(number, Said::Hello(hello), now);
     }
 
-    fn send(&mut self, number: u32, said: Said) {
+    /// Sends a frame, unless it is lost on the way or comes late.
+    fn send(&mut self, number: u32, said: Said, now: Timestamp) {
+        let (drop, delay) = (self.options.faults.drop, self.options.faults.delay);
         let vehicle = self.vehicle(number).agent.identity().vehicle.to_string();
-        self.out.push_back(FromVehicle { vehicle, said: Some(said) });
+        let frame = FromVehicle { vehicle, said: Some(said) };
+        if self.chance.unit() < drop {
+            // Pings find out that the way is cut, and another session says everything again.
+            return self.schedule(number, now, UNHEARD, Happening::Greet);
+        }
+        if self.chance.unit() < delay {
+            let span = self.late();
+            self.schedule(number, now, span, Happening::Say(Box::new(frame)));
+        } else {
+            self.out.push_back(frame);
+        }
     }
 
     /// Does what an agent asks for, or plans when it is done.
@@ -105,7 +123,7 @@ impl Fleet {
                 Action::Report => {
                     if self.is_connected && self.vehicle(number).is_in_reach() {
                         let report = self.vehicle(number).agent.report();
-                        self.send(number, Said::Report(report));
+                        self.send(number, Said::Report(report), now);
                     }
                 }
                 Action::Restart => return self.restart(number, now),
@@ -158,10 +176,8 @@ impl Fleet {
         if self.vehicle(number).installed.is_some() && self.vehicle(number).installed == task {
             self.repeated += 1;
         }
+        self.vehicle(number).installing = task;
         let fails = self.chance.unit() < self.options.faults.flash;
-        if !fails {
-            self.vehicle(number).installed = task;
-        }
         let done = if fails { Err("the flash could not be written".to_owned()) } else { Ok(()) };
         self.ends(number, ticket, INSTALL, Done::Install(done), now);
     }
@@ -198,12 +214,21 @@ impl Fleet {
         self.schedule(number, now, span, Happening::Start);
     }
 
-    pub(super) fn crash(&mut self, number: u32, now: Timestamp) {
-        // What was cut off is not installed to its end.
-        let vehicle = self.vehicle(number);
-        if vehicle.agent.report().stage() == setpoint_fleet_protocol::Stage::Installing {
-            vehicle.installed = None;
+    /// An action has come to its end.
+    pub(super) fn ended(&mut self, number: u32, event: Event, now: Timestamp) {
+        if let Event::Done { done: Done::Install(done), .. } = &event {
+            let vehicle = self.vehicle(number);
+            let installed = vehicle.installing.take();
+            if done.is_ok() {
+                vehicle.installed = installed;
+            }
         }
+        self.step(number, event, now);
+    }
+
+    pub(super) fn crash(&mut self, number: u32, now: Timestamp) {
+        // What was cut off is not installed to its end; what was before stays installed.
+        self.vehicle(number).installing = None;
         self.restart(number, now);
     }
 
@@ -244,7 +269,9 @@ impl Fleet {
 
     fn leaves(&mut self, number: u32) {
         if self.is_connected && !self.vehicle(number).is_away {
-            self.send(number, Said::Left(true));
+            // The gateway's own word, which isn't sent over the vehicle's link.
+            let vehicle = self.vehicle(number).agent.identity().vehicle.to_string();
+            self.out.push_back(FromVehicle { vehicle, said: Some(Said::Left(true)) });
         }
     }
 }

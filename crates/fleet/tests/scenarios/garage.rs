@@ -58,6 +58,7 @@ struct Work {
     version: String,
     fate: Fate,
     began: Timestamp,
+    is_flashed: bool,
     ended: bool,
 }
 
@@ -129,7 +130,7 @@ impl Car {
             let fate = bad.get(&task.firmware_version).copied();
             let fate = fate.or_else(|| self.fates.pop_front()).unwrap_or(Fate::Succeed);
             let (id, attempt, version) = (task.id.clone(), task.attempt, task.firmware_version.clone());
-            self.task = Some(Work { id, attempt, version, fate, began: now, ended: false });
+            self.task = Some(Work { id, attempt, version, fate, began: now, is_flashed: false, ended: false });
         }
         let work = self.task.as_mut()?;
         if work.fate == Fate::Silence || work.ended {
@@ -139,9 +140,10 @@ impl Car {
         if since < PART {
             return Some(PART - since);
         }
-        let name = (work.id.clone(), work.attempt);
-        if !matches!(work.fate, Fate::Fail(_)) && !self.flashed.contains(&name) {
-            self.flashed.push(name);
+        // What is begun again is flashed again: that it never comes to that is what is to be shown.
+        if !matches!(work.fate, Fate::Fail(_)) && !work.is_flashed {
+            work.is_flashed = true;
+            self.flashed.push((work.id.clone(), work.attempt));
         }
         if since < 2 * PART {
             return Some(2 * PART - since);
