@@ -42,6 +42,8 @@ pub enum Event {
     Told(Box<Desired>),
     /// What the vehicle knows of itself has changed.
     Facts(Facts),
+    /// Somebody offers the next root.
+    Root(Box<str>),
     /// So many bytes of the artifact are there.
     Fetched {
         /// Of the action that it is about.
@@ -93,7 +95,7 @@ pub enum FetchError {
     /// What is offered is shorter than what was released.
     TooShort,
     /// There is no room for it.
-    NoSpace(String),
+    NoSpace,
 }
 
 /// What is to be done, in the order given. Each with a ticket is answered by one [`Event::Done`] with the same ticket, unless the
@@ -207,6 +209,7 @@ impl Agent {
                 self.facts = facts;
                 self.look_again(now, &mut out);
             }
+            Event::Root(text) => self.follow(&text, now, &mut out),
             Event::Fetched { ticket, have } => self.fetched(ticket, have, &mut out),
             Event::Done { ticket, done } => {
                 // What belongs to a task that was given up says nothing about this one.
@@ -223,6 +226,22 @@ impl Agent {
             }
         }
         out
+    }
+
+    /// Which root is believed; none where nothing is signed.
+    #[must_use]
+    pub fn root_version(&self) -> Option<u64> {
+        self.identity.trust.as_ref().map(|trust| trust.version())
+    }
+
+    /// Takes the next root, if the one before vouches for it. One that it doesn't vouch for changes nothing.
+    fn follow(&mut self, text: &str, now: Timestamp, out: &mut Vec<Action>) {
+        let next = self.identity.trust.as_ref().and_then(|trust| trust.followed_by(text, now).ok());
+        if let Some(next) = next {
+            self.identity.trust = Some(Arc::new(next));
+            self.journal.root = text.to_owned();
+            out.push(Action::Keep);
+        }
     }
 
     /// What waits for a gate, a time or a connection is looked at again.

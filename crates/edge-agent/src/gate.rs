@@ -33,6 +33,8 @@ pub enum Gate {
     DownloadBudget,
     /// There is no connection to download over.
     Offline,
+    /// There is no room for the artifact.
+    DiskSpace,
 }
 
 impl Gate {
@@ -49,6 +51,7 @@ impl Gate {
             Gate::Condition => "Gate",
             Gate::DownloadBudget => "DownloadBudget",
             Gate::Offline => "Offline",
+            Gate::DiskSpace => "DiskSpace",
         }
     }
 }

@@ -30,6 +30,9 @@ pub struct Journal {
     /// Counts reports.
     #[prost(uint64, tag = "8")]
     pub seq: u64,
+    /// The latest root that was taken after the one that the vehicle was made with; empty if there was none.
+    #[prost(string, tag = "9")]
+    pub root: String,
 }
 
 /// Firmware that runs.
@@ -44,6 +47,22 @@ pub struct Running {
     /// Its release counter: nothing below it is taken.
     #[prost(uint64, tag = "3")]
     pub release_counter: u64,
+    /// The identification of the software by UN R156, where there is one.
+    #[prost(string, tag = "4")]
+    pub rxswin: String,
+}
+
+impl Running {
+    /// What runs once a wish is fulfilled.
+    #[must_use]
+    pub fn of(desired: &Desired) -> Running {
+        Running {
+            version: desired.version.clone(),
+            digest: desired.digest.clone(),
+            release_counter: desired.release_counter,
+            rxswin: desired.rxswin.clone(),
+        }
+    }
 }
 
 /// A task under way.
@@ -67,6 +86,9 @@ pub struct Task {
     /// The same for people.
     #[prost(string, tag = "6")]
     pub message: String,
+    /// How often the vehicle was restarted to start from the slot.
+    #[prost(uint32, tag = "7")]
+    pub restarts: u32,
 }
 
 /// How the last task ended.

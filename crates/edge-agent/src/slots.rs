@@ -76,6 +76,16 @@ impl Slots {
         Ok(Boot { slot, fell_back: table.fell_back, inactive_digest: inactive_digest.into() })
     }
 
+    /// Another boot loader says from which slot it started; the table follows, so that this slot is never written to.
+    pub fn booted(&self, slot: Slot, fell_back: bool) -> io::Result<Boot> {
+        let table = Table { active: slot, trial: None, fell_back };
+        if self.table()? != table {
+            self.write(&table)?;
+        }
+        let inactive_digest = self.manifest(slot.other()).map(|running| running.digest).unwrap_or_default();
+        Ok(Boot { slot, fell_back, inactive_digest: inactive_digest.into() })
+    }
+
     /// Where the artifact of a slot is.
     #[must_use]
     pub fn artifact(&self, slot: Slot) -> PathBuf {
@@ -92,6 +102,7 @@ impl Slots {
             version: text("version"),
             digest: text("digest"),
             release_counter: value["releaseCounter"].as_u64().unwrap_or_default(),
+            rxswin: text("rxswin"),
         })
     }
 
@@ -109,8 +120,10 @@ impl Slots {
     /// Says that a slot holds this, whole.
     pub fn install(&self, slot: Slot, firmware: &Running) -> io::Result<()> {
         File::open(self.artifact(slot))?.sync_all()?;
-        let manifest =
-            json!({"version": firmware.version, "digest": firmware.digest, "releaseCounter": firmware.release_counter});
+        let manifest = json!({
+            "version": firmware.version, "digest": firmware.digest, "releaseCounter": firmware.release_counter,
+            "rxswin": firmware.rxswin,
+        });
         replace(&self.manifest_path(slot), manifest.to_string().as_bytes())
     }
 

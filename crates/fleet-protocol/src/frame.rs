@@ -114,6 +114,9 @@ pub struct Report {
     /// Whether what runs is well.
     #[prost(bool, tag = "14")]
     pub healthy: bool,
+    /// The identification of the software that runs, by UN R156; empty where the firmware has none.
+    #[prost(string, tag = "15")]
+    pub rxswin: String,
 }
 
 impl Report {
@@ -231,6 +234,26 @@ pub struct Desired {
     /// The identity of the vehicle's object: generations of another one of the same name don't compare.
     #[prost(string, tag = "15")]
     pub vehicle_uid: String,
+    /// The identification of the firmware by UN R156; empty where it has none.
+    #[prost(string, tag = "16")]
+    pub rxswin: String,
+    /// What people are told before they agree.
+    #[prost(message, optional, tag = "17")]
+    pub notes: Option<Notes>,
+}
+
+/// What people are told before they agree.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Notes {
+    /// What the firmware is good for.
+    #[prost(string, tag = "1")]
+    pub purpose: String,
+    /// How long the vehicle can't be used.
+    #[prost(uint32, tag = "2")]
+    pub minutes: u32,
+    /// What it can't do any more.
+    #[prost(string, tag = "3")]
+    pub lost_functions: String,
 }
 
 /// When a vehicle may do what. Judged on the vehicle, connected or not.
@@ -370,6 +393,7 @@ fn check_report(report: &Report) -> Result<(), FrameError> {
     text("task_id", &report.task_id)?;
     text("reason", &report.reason)?;
     text("gate", &report.gate)?;
+    text("rxswin", &report.rxswin)?;
     within("message", &report.message, MESSAGE_BYTES_MAX)
 }
 
@@ -380,6 +404,11 @@ fn check_desired(desired: &Desired) -> Result<(), FrameError> {
     text("digest", &desired.digest)?;
     text("url", &desired.url)?;
     text("target", &desired.target)?;
+    text("rxswin", &desired.rxswin)?;
+    if let Some(notes) = &desired.notes {
+        within("purpose", &notes.purpose, MESSAGE_BYTES_MAX)?;
+        within("lost_functions", &notes.lost_functions, MESSAGE_BYTES_MAX)?;
+    }
     if let Some(policy) = &desired.policy {
         text("download_window", &policy.download_window)?;
         text("install_window", &policy.install_window)?;
@@ -444,6 +473,10 @@ mod tests {
         assert_eq!(refused, Err(FrameError::TooLong("message")));
         assert_eq!(FromVehicle::read(&vec![0; FRAME_BYTES_MAX + 1]), Err(FrameError::TooLarge(FRAME_BYTES_MAX + 1)));
         assert_eq!(FromVehicle::read(&[]), Err(FrameError::Empty));
+        let notes = Notes { purpose: "x".repeat(MESSAGE_BYTES_MAX + 1), ..Notes::default() };
+        let long = Desired { notes: Some(notes), ..Desired::default() };
+        let refused = ToVehicle::read(&ToVehicle::of(Told::Desired(Box::new(long))).bytes());
+        assert_eq!(refused, Err(FrameError::TooLong("purpose")));
         let many = Desired { health_checks: vec![HealthCheck::default(); CHECKS_MAX + 1], ..Desired::default() };
         let refused = ToVehicle::read(&ToVehicle::of(Told::Desired(Box::new(many))).bytes());
         assert_eq!(refused, Err(FrameError::TooLong("health_checks")));

@@ -18,7 +18,7 @@ mod vehicle;
 mod window;
 
 pub use frame::{
-    Desired, FRAME_BYTES_MAX, FrameError, FromVehicle, Goodbye, HealthCheck, Hello, MESSAGE_BYTES_MAX,
+    Desired, FRAME_BYTES_MAX, FrameError, FromVehicle, Goodbye, HealthCheck, Hello, MESSAGE_BYTES_MAX, Notes,
     PROTOCOL_VERSION, Policy, Report, Said, TEXT_BYTES_MAX, ToVehicle, Told, Welcome,
 };
 pub use stage::{Outcome, Stage};

@@ -17,4 +17,4 @@ pub use canonical::canonical;
 pub use key::{Key, SigningKey, sign};
 pub use refusal::Refusal;
 pub use role::{Assignment, Keyholders, Role, Root, Target, Targets};
-pub use trust::{About, Floor, METADATA_BYTES_MAX, Trust};
+pub use trust::{About, Floor, METADATA_BYTES_MAX, ROOT_PATH, Trust};

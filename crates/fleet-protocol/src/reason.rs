@@ -4,8 +4,6 @@
 pub const DOWNLOAD_FAILED: &str = "DownloadFailed";
 /// The artifact isn't where the firmware says.
 pub const ARTIFACT_NOT_FOUND: &str = "ArtifactNotFound";
-/// There is no room for the artifact.
-pub const NO_SPACE: &str = "DiskSpace";
 /// The bytes aren't those that were released.
 pub const DIGEST_MISMATCH: &str = "DigestMismatch";
 /// The artifact has another length than was released.

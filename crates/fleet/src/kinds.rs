@@ -6,7 +6,7 @@ mod rollout;
 mod schema;
 mod vehicle;
 
-pub use firmware::{Artifact, ArtifactKind, Firmware, FirmwareSpec, FirmwareStatus, HealthCheck, Notes};
+pub use firmware::{Artifact, Firmware, FirmwareSpec, FirmwareStatus, HealthCheck, Notes};
 pub use install::{definitions, install};
 pub use rollout::{Counts, FirmwareRef, GroupBudget, OnFailure, Rollout, RolloutSpec, RolloutStatus, Step, TopFailure};
 pub use vehicle::{

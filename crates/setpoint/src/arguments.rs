@@ -330,6 +330,11 @@ pub enum FleetCommand {
         /// Its name
         rollout: String,
     },
+    /// Let a rollout go on at once: past the rest of a soak, or to a step that has to be approved
+    Promote {
+        /// Its name
+        rollout: String,
+    },
     /// Write what a vehicle needs to connect: a key, a certificate and a configuration
     Enrol {
         /// Its name
@@ -379,6 +384,18 @@ pub struct KeysArguments {
     /// The director's key that a hub has already, such as pki/director.key of a data directory [default: a new one]
     #[arg(long, value_name = "FILE")]
     pub director: Option<PathBuf>,
+    /// The key of the release team that it has already [default: a new one]
+    #[arg(long, value_name = "FILE")]
+    pub targets: Option<PathBuf>,
+    /// The root that this one follows, whose keys lose their word: vehicles that believe it take the new one over their hub
+    #[arg(long, value_name = "FILE", requires = "signed_by")]
+    pub after: Option<PathBuf>,
+    /// A key of the root before; can be given again, for as many as that root asks for
+    #[arg(long, value_name = "FILE", requires = "after")]
+    pub signed_by: Vec<PathBuf>,
+    /// Where to put a copy for hubs to hand out: the folder that `setpoint hub --firmware` names
+    #[arg(long, value_name = "DIR", requires = "after")]
+    pub store: Option<PathBuf>,
     /// For how many days the root counts
     #[arg(long, value_name = "N", default_value_t = 3650)]
     pub days: u16,

@@ -1,6 +1,12 @@
 //! `setpoint fleet`: how vehicles fare, why one is not there yet, and what a rollout would do.
 
+use std::path::PathBuf;
+
 use k8s_openapi::jiff::Timestamp;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+use setpoint_fleet::kinds::Rollout;
 use setpoint_fleet::tell::Fleet;
 
 use crate::arguments::{FleetArguments, FleetCommand};
@@ -17,6 +23,7 @@ pub async fn run(arguments: FleetArguments) -> Result<(), Failure> {
         }
         FleetCommand::Token { vehicle, hours } => return access::token(kubeconfig, namespace, vehicle, *hours).await,
         FleetCommand::Revoke { vehicle, undo } => return access::revoke(kubeconfig, namespace, vehicle, *undo).await,
+        FleetCommand::Promote { rollout } => return promote(kubeconfig, namespace, rollout).await,
         FleetCommand::Keys(asked) => return release::keys(asked),
         FleetCommand::Sign(asked) => return release::release(asked),
         FleetCommand::Simulate(asked) => return simulate::run(kubeconfig, namespace, asked).await,
@@ -40,10 +47,36 @@ pub async fn run(arguments: FleetArguments) -> Result<(), Failure> {
         FleetCommand::Enrol { .. }
         | FleetCommand::Token { .. }
         | FleetCommand::Revoke { .. }
+        | FleetCommand::Promote { .. }
         | FleetCommand::Keys(_)
         | FleetCommand::Sign(_)
         | FleetCommand::Simulate(_) => return Ok(()),
     };
     say(text.trim_end());
+    Ok(())
+}
+
+/// Says in the spec of a rollout that the step which it waits at is passed. What was read has to be what is there: a rollout that went on
+/// meanwhile is not promoted twice.
+async fn promote(kubeconfig: Option<&PathBuf>, namespace: &str, name: &str) -> Result<(), Failure> {
+    let unable = |error: kube::Error| Failure::new(format!("can't promote {namespace}/{name}"), error);
+    let api: Api<Rollout> = Api::namespaced(alone::client(kubeconfig).await?, namespace);
+    let rollout = api.get(name).await.map_err(unable)?;
+    let status = rollout.status.unwrap_or_default();
+    let (field, said) = match status.phase.as_deref() {
+        Some("Soaking") => {
+            ("promotedStep", format!("{name} goes on from step {} without the rest of its soak", status.step))
+        }
+        Some("AwaitingApproval") => ("approvedStep", format!("{name} goes on to step {}", status.step)),
+        phase => {
+            let phase = phase.unwrap_or("Pending");
+            let why = format!("it waits for nobody: it is {phase}");
+            return Err(Failure::new(format!("can't promote {namespace}/{name}"), why));
+        }
+    };
+    let version = rollout.metadata.resource_version;
+    let patch = json!({"metadata": {"resourceVersion": version}, "spec": {field: status.step}});
+    api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.map_err(unable)?;
+    say(&said);
     Ok(())
 }

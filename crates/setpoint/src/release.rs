@@ -7,9 +7,12 @@ use std::path::{Path, PathBuf};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use ring::digest::{Context, SHA256};
 use serde_json::json;
+use setpoint_fleet::hub::serve::root_file;
 use setpoint_fleet::kinds::firmware_name;
 use setpoint_fleet_protocol::hex;
-use setpoint_fleet_protocol::metadata::{Key, METADATA_BYTES_MAX, Role, Root, SigningKey, Target, Targets, sign};
+use setpoint_fleet_protocol::metadata::{
+    Key, METADATA_BYTES_MAX, Role, Root, SigningKey, Target, Targets, Trust, sign,
+};
 
 use crate::arguments::{KeysArguments, SignArguments};
 use crate::failure::{Failure, say};
@@ -25,9 +28,13 @@ pub fn keys(asked: &KeysArguments) -> Result<(), Failure> {
     if asked.root_threshold == 0 || asked.root_threshold > asked.root_keys {
         return Err(Failure::usage("can't make a root", "its threshold is from 1 to the number of its keys"));
     }
+    let before = asked.after.as_deref().map(|file| Before::read(file, &asked.signed_by)).transpose()?;
     let names: Vec<String> = (1..=asked.root_keys).map(|number| format!("root-{number}.key")).collect();
     let roots = names.iter().map(|name| new_key(&asked.out.join(name))).collect::<Result<Vec<_>, _>>()?;
-    let targets = new_key(&asked.out.join("targets.key"))?;
+    let targets = match &asked.targets {
+        Some(file) => hub::signing_key(file)?,
+        None => new_key(&asked.out.join("targets.key"))?,
+    };
     let director = match &asked.director {
         Some(file) => hub::signing_key(file)?,
         None => new_key(&asked.out.join("director.key"))?,
@@ -38,8 +45,15 @@ pub fn keys(asked: &KeysArguments) -> Result<(), Failure> {
         (Role::Targets, &[targets.public()], 1),
         (Role::Director, &[director.public()], 1),
     ];
-    let root = Root::new(1, &in_days(asked.days), &roles);
-    let signed = sign(&root, &roots.iter().collect::<Vec<_>>()).unwrap_or_default();
+    let version = before.as_ref().map_or(1, |before| before.trust.version() + 1);
+    let root = Root::new(version, &in_days(asked.days), &roles);
+    let signers = roots.iter().chain(before.iter().flat_map(|before| &before.keys));
+    let signed = sign(&root, &signers.collect::<Vec<_>>()).unwrap_or_default();
+    if let Some(folder) = &asked.store {
+        let unable = |error| Failure::new(format!("can't write to {}", folder.display()), error);
+        std::fs::create_dir_all(folder).map_err(unable)?;
+        std::fs::write(folder.join(root_file(version)), &signed).map_err(unable)?;
+    }
     let file = asked.out.join("root.json");
     std::fs::write(&file, signed + "\n").map_err(unable)?;
     say(&format!(
@@ -48,6 +62,31 @@ pub fn keys(asked: &KeysArguments) -> Result<(), Failure> {
         file.display()
     ));
     Ok(())
+}
+
+/// The root that another one follows, with enough of its keys.
+struct Before {
+    trust: Trust,
+    keys: Vec<SigningKey>,
+}
+
+impl Before {
+    /// Reads it, and tries whether the keys are enough before anything is made.
+    fn read(file: &Path, keys: &[PathBuf]) -> Result<Before, Failure> {
+        let text = std::fs::read_to_string(file);
+        let text = text.map_err(|error| Failure::usage(format!("can't read {}", file.display()), error))?;
+        let trust = Trust::pinned(&text)
+            .map_err(|refusal| Failure::usage(format!("can't use {}", file.display()), refusal.to_string()))?;
+        let keys = keys.iter().map(|file| hub::signing_key(file)).collect::<Result<Vec<_>, _>>()?;
+        let public: Vec<Key> = keys.iter().map(SigningKey::public).collect();
+        let trial = Root::new(trust.version() + 1, &in_days(1), &[(Role::Root, &public, public.len())]);
+        let signed = sign(&trial, &keys.iter().collect::<Vec<_>>()).unwrap_or_default();
+        match trust.followed_by(&signed, Timestamp::now()) {
+            Ok(_) => Ok(Before { trust, keys }),
+            Err(refusal) => Err(Failure::usage("can't make the next root", refusal.to_string())
+                .hint("give as many keys of the root before as it asks for, each with `--signed-by`")),
+        }
+    }
 }
 
 /// Signs an image, and prints the Firmware that tells of it.

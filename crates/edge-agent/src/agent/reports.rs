@@ -11,6 +11,7 @@ impl Agent {
         let running = self.journal.running.as_ref();
         let mut report = Report {
             firmware_version: running.map(|running| running.version.clone()).unwrap_or_default(),
+            rxswin: running.map(|running| running.rxswin.clone()).unwrap_or_default(),
             active_slot: self.boot.slot.word().to_owned(),
             inactive_digest: self.boot.inactive_digest.to_string(),
             seq: self.journal.seq,

@@ -1,6 +1,9 @@
 //! A start, after whatever ended the process before.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
+use setpoint_fleet_protocol::metadata::Trust;
 use setpoint_fleet_protocol::{Outcome, reason};
 
 use super::{Action, Agent, Identity};
@@ -10,11 +13,22 @@ use crate::{Facts, Journal, Step};
 /// Reports that may have been sent since the journal was last kept: the next one counts on from beyond them.
 const SEQ_JUMP: u64 = 1000;
 
+/// Restarts for one task after which a vehicle that still starts from the slot before stays there: a boot loader that never takes the new
+/// slot, and doesn't say that it gave it up, must not keep the vehicle restarting.
+const RESTARTS_MAX: u32 = 3;
+
 impl Agent {
     /// An agent that goes on from its journal, in the slot that it was started from.
     #[must_use]
-    pub fn start(identity: Identity, mut journal: Journal, boot: Boot, now: Timestamp) -> (Agent, Vec<Action>) {
+    pub fn start(mut identity: Identity, mut journal: Journal, boot: Boot, now: Timestamp) -> (Agent, Vec<Action>) {
         journal.seq += SEQ_JUMP;
+        // The root that was followed last; not one that the vehicle was given since in another way.
+        if let Some(trust) = &identity.trust
+            && let Ok(followed) = Trust::pinned(&journal.root)
+            && followed.version() > trust.version()
+        {
+            identity.trust = Some(Arc::new(followed));
+        }
         let mut agent = Agent {
             identity,
             journal,
@@ -45,6 +59,10 @@ impl Agent {
             Step::Arm | Step::Restart | Step::Confirm | Step::Commit if self.boot.fell_back => {
                 let message = "the new firmware did not stay up; the vehicle went back by itself";
                 self.end(Outcome::RolledBack, reason::BOOT_FAILED, message, now, out);
+            }
+            Step::Restart if task.restarts >= RESTARTS_MAX => {
+                let message = format!("after {} restarts the vehicle still starts from the slot before", task.restarts);
+                self.end(Outcome::RolledBack, reason::BOOT_FAILED, &message, now, out);
             }
             Step::Restart => self.enter(Step::Arm, now, out),
             // Confirmed, but for the word of it.

@@ -31,6 +31,8 @@ struct World {
     fuse: Option<(usize, Cut)>,
     operations: usize,
     installs: Vec<(String, u32)>,
+    /// Which operations were installations.
+    installed_at: Vec<usize>,
     commits: usize,
     reports: Vec<Report>,
     facts: Facts,
@@ -77,7 +79,7 @@ impl World {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().to_owned();
         let slots = Slots::open(&path).unwrap();
-        let running = Running { version: "1.0".into(), digest: "old".into(), release_counter: 1 };
+        let running = Running { version: "1.0".into(), digest: "old".into(), release_counter: 1, ..Running::default() };
         std::fs::write(slots.artifact(Slot::A), "old").unwrap();
         slots.install(Slot::A, &running).unwrap();
         let journal = Journal { running: Some(running), ..Journal::default() };
@@ -97,6 +99,7 @@ impl World {
             fuse: None,
             operations: 0,
             installs: Vec::new(),
+            installed_at: Vec::new(),
             commits: 0,
             reports: Vec::new(),
             facts: Facts::default(),
@@ -185,8 +188,9 @@ impl World {
             }
             Action::Install(ticket) => {
                 let desired = self.agent.desired().unwrap().clone();
-                self.installs.push((desired.task_id, desired.attempt));
-                let firmware = Running { version: desired.version, digest: desired.digest, release_counter: 2 };
+                self.installs.push((desired.task_id.clone(), desired.attempt));
+                self.installed_at.push(self.operations);
+                let firmware = Running { release_counter: 2, ..Running::of(&desired) };
                 (ticket, Done::Install(text(self.slots.install(slot, &firmware))))
             }
             Action::Arm(ticket) => (ticket, Done::Arm(text(self.slots.arm(slot)))),
@@ -252,8 +256,13 @@ fn a_kill_at_any_point_changes_nothing_about_the_end() {
                 let mut world = World::new(firmware);
                 world.fuse = Some((at, cut));
                 check(&mut world, &format!("{firmware:?}, killed {cut:?} operation {at}"));
-                // An installation that was cut off is done again; one that was kept never is.
-                assert!(world.installs.len() <= 2, "{firmware:?} {at} {cut:?}: {:?}", world.installs);
+                // An installation whose end could not be kept is done again; every other is done once.
+                let is_unkept = |installed: usize| {
+                    (at, cut) == (installed, Cut::After) || (at, cut) == (installed + 1, Cut::Before)
+                };
+                let again = clean.installed_at.iter().filter(|installed| is_unkept(**installed)).count();
+                let expected = clean.installs.len() + again;
+                assert_eq!(world.installs.len(), expected, "{firmware:?} {at} {cut:?}: {:?}", world.installs);
             }
         }
     }
@@ -294,7 +303,8 @@ fn a_task_that_failed_is_tried_again_only_as_a_new_attempt() {
 
 /// An agent without a world: what it asks for is compared.
 fn machine() -> (Agent, Timestamp) {
-    let running = Some(Running { version: "1.0".into(), digest: "old".into(), release_counter: 1 });
+    let running =
+        Some(Running { version: "1.0".into(), digest: "old".into(), release_counter: 1, ..Running::default() });
     let now = START.parse().unwrap();
     let (agent, _) = Agent::start(identity(), Journal { running, ..Journal::default() }, Boot::default(), now);
     (agent, now)
@@ -389,6 +399,49 @@ fn downloads_that_break_off_are_taken_up_again_and_end_only_with_a_connection() 
 }
 
 #[test]
+fn a_slot_without_room_holds_the_download_until_there_is_some() {
+    let (mut agent, now) = machine();
+    tell(&mut agent, desired(), now);
+    let full = Event::Done { ticket: 1, done: Done::Fetch(Err(FetchError::NoSpace)) };
+    assert_eq!(agent.step(full, now), [Action::Report]);
+    let report = agent.report();
+    assert_eq!((report.gate.as_str(), report.stage(), report.outcome()), ("DiskSpace", Stage::Waiting, Outcome::Open));
+    let later = agent.wakes_at().unwrap();
+    assert!(agent.step(Event::Tick, later).contains(&Action::Fetch { ticket: 2, anew: false }));
+    assert_eq!(agent.report().gate, "");
+}
+
+/// A boot loader that takes the new slot for nothing, and says nothing about it.
+#[test]
+fn a_vehicle_that_never_starts_from_the_new_slot_stops_restarting() {
+    let mut world = World::new(Firmware::Good);
+    for restarts in 0..20 {
+        let journal = Journal::decode(&*world.kept).unwrap();
+        let (agent, actions) = Agent::start(identity(), journal, Boot::default(), world.now);
+        (world.agent, world.boot) = (agent, Boot::default());
+        if world.live(actions).is_ok() {
+            let report = world.agent.report();
+            assert_eq!((report.outcome(), report.reason.as_str()), (Outcome::RolledBack, reason::BOOT_FAILED));
+            assert_eq!((restarts, world.installs.len()), (3, 1));
+            return;
+        }
+    }
+    panic!("it restarts for ever");
+}
+
+#[test]
+fn what_identifies_software_is_told_once_it_runs() {
+    let mut world = World::new(Firmware::Good);
+    world.desired.rxswin = "R156-2".into();
+    check(&mut world, "good");
+    assert_eq!(world.agent.report().rxswin, "R156-2");
+    let mut world = World::new(Firmware::Unwell);
+    world.desired.rxswin = "R156-2".into();
+    check(&mut world, "unwell");
+    assert_eq!(world.agent.report().rxswin, "");
+}
+
+#[test]
 fn a_budget_that_is_used_up_is_waited_for() {
     let (mut agent, now) = machine();
     tell(&mut agent, desired(), now);
@@ -474,12 +527,48 @@ fn nothing_is_fetched_that_was_not_released_and_assigned() {
     check(assigned(Assignment { release_counter: 3, ..assignment.clone() }), reason::NOT_RELEASED);
     // What the vehicle has seen, or runs, is later than this.
     check_with(Journal { assignment_version: 2, ..Journal::default() }, signed.clone(), reason::METADATA_REPLAYED);
-    let running = Some(Running { version: "3.0".into(), digest: "newer".into(), release_counter: 3 });
+    let running =
+        Some(Running { version: "3.0".into(), digest: "newer".into(), release_counter: 3, ..Running::default() });
     check_with(Journal { running, ..Journal::default() }, signed.clone(), reason::DOWNGRADE);
     check(Desired { size: 11, ..signed.clone() }, reason::LENGTH_MISMATCH);
     check(Desired { digest: "other".into(), ..signed.clone() }, reason::NOT_RELEASED);
     check(Desired { released: String::new(), ..signed.clone() }, reason::METADATA_MALFORMED);
     check(Desired { released: signed.assigned.clone(), ..signed }, reason::THRESHOLD_NOT_MET);
+}
+
+#[test]
+fn a_root_is_followed_by_one_that_it_vouches_for_and_stays_so_after_a_restart() {
+    let key = |number: u8| SigningKey::of_seed(&[number; 32]);
+    let root = |version: u64, own: u8, signers: &[u8]| {
+        let (keys, of_targets) = ([key(own).public()], [key(9).public()]);
+        let roles = [(Role::Root, &keys[..], 1), (Role::Targets, &of_targets, 1)];
+        let signers: Vec<SigningKey> = signers.iter().map(|number| key(*number)).collect();
+        sign(&Root::new(version, "2027-01-01T00:00:00Z", &roles), &signers.iter().collect::<Vec<_>>()).unwrap()
+    };
+    let now: Timestamp = START.parse().unwrap();
+    let made_with = Arc::new(Trust::pinned(&root(1, 1, &[1])).unwrap());
+    let start = |journal: Journal| {
+        let identity = Identity { trust: Some(made_with.clone()), ..identity() };
+        Agent::start(identity, journal, Boot::default(), now).0
+    };
+    let mut agent = start(Journal::default());
+    for (what, text, kept, version) in [
+        ("signed by itself alone", root(2, 2, &[2]), false, 1),
+        ("signed by the one before alone", root(2, 2, &[1]), false, 1),
+        ("one too far", root(3, 2, &[1, 2]), false, 1),
+        ("no root", "{}".to_owned(), false, 1),
+        ("the next", root(2, 2, &[1, 2]), true, 2),
+        ("the same again", root(2, 2, &[1, 2]), false, 2),
+        ("signed by keys that lost their word", root(3, 3, &[1, 3]), false, 2),
+        ("the one after it", root(3, 3, &[2, 3]), true, 3),
+    ] {
+        let actions = agent.step(Event::Root(text.into()), now);
+        assert_eq!((actions == [Action::Keep], agent.root_version()), (kept, Some(version)), "{what}: {actions:?}");
+    }
+    assert_eq!(start(agent.journal().clone()).root_version(), Some(3));
+    // A vehicle that checks nothing has no use for roots.
+    let (mut unsigned, _) = Agent::start(identity(), agent.journal().clone(), Boot::default(), now);
+    assert_eq!((unsigned.step(Event::Root(root(2, 2, &[1, 2]).into()), now), unsigned.root_version()), (vec![], None));
 }
 
 #[test]

@@ -58,6 +58,7 @@ impl Agent {
             refetched: false,
             reason: String::new(),
             message: String::new(),
+            restarts: 0,
         };
         self.journal.task = Some(Box::new(task));
         (self.percent, self.broken) = (0, 0);

@@ -34,6 +34,7 @@ impl Agent {
     pub(super) fn enter(&mut self, step: Step, now: Timestamp, out: &mut Vec<Action>) {
         if let Some(task) = &mut self.journal.task {
             task.step = step.into();
+            task.restarts += u32::from(step == Step::Restart);
         }
         (self.gate, self.wakes_at) = (None, None);
         out.push(Action::Keep);
@@ -191,7 +192,7 @@ impl Agent {
             FetchError::TooShort => {
                 end(self, reason::LENGTH_MISMATCH, "the artifact is shorter than it should be", out)
             }
-            FetchError::NoSpace(why) => end(self, reason::NO_SPACE, &why, out),
+            FetchError::NoSpace => self.hold(Ok(Some((Gate::DiskSpace, None))), now, out),
             FetchError::Busy(pause) => {
                 self.gate = Some(Gate::DownloadBudget);
                 self.wake_in(now, pause);
@@ -294,8 +295,7 @@ impl Agent {
         let Task { desired, .. } = *task;
         self.journal.last = Some(Box::new(Last::of(&desired, outcome, reason, message)));
         if outcome == Outcome::Succeeded {
-            let (version, digest) = (desired.version, desired.digest);
-            self.journal.running = Some(Running { version, digest, release_counter: desired.release_counter });
+            self.journal.running = Some(Running::of(&desired));
         }
         (self.gate, self.wakes_at, self.confirming, self.pending) = (None, None, None, 0);
         self.healthy = true;

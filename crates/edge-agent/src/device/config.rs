@@ -46,7 +46,7 @@ pub struct Config {
     /// A file with the same, read again whenever a gate holds.
     #[serde(default)]
     pub facts_file: Option<PathBuf>,
-    /// Commands in the place of the built-in slots, by name: `install`, `arm`, `commit`, `disarm`, `restart`.
+    /// Commands by name: see [`HOOKS`].
     #[serde(default)]
     pub hooks: BTreeMap<String, Vec<String>>,
     /// Health checks by name: a command that succeeds if all is well.
@@ -56,6 +56,15 @@ pub struct Config {
     #[serde(default)]
     pub transport: Transport,
 }
+
+/// The hooks there are. `install` writes what came into the other slot; `restart` restarts the vehicle. The others take the place of the
+/// built-in table of slots, all of them or none: `booted` prints the slot that runs, `a` or `b`, and `fell-back` after it where the boot
+/// loader gave up the other one; `arm` makes the next start one from the other slot; `commit` makes the one that runs the one to start
+/// from; `disarm` the one before.
+pub const HOOKS: [&str; 6] = ["install", "restart", "booted", "arm", "commit", "disarm"];
+
+/// Those of a boot loader.
+const LOADER_HOOKS: [&str; 4] = ["booted", "arm", "commit", "disarm"];
 
 /// How to speak to the hub.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -84,6 +93,7 @@ impl Config {
         if config.root.is_none() && !config.unsigned {
             return Err("root: there is none; say \"unsigned\": true if nothing but digests is to be checked".into());
         }
+        check_hooks(&config.hooks)?;
         let folder = file.parent().unwrap_or(Path::new("."));
         for path in [&mut config.data, &mut config.ca, &mut config.certificate, &mut config.key] {
             *path = folder.join(&path);
@@ -100,5 +110,51 @@ impl Config {
         let shown = |why: String| format!("can't use {}: {why}", path.display());
         let text = fs::read_to_string(path).map_err(|error| shown(error.to_string()))?;
         Trust::pinned(&text).map(Arc::new).map(Some).map_err(|refusal| shown(refusal.to_string()))
+    }
+}
+
+fn check_hooks(hooks: &BTreeMap<String, Vec<String>>) -> Result<(), String> {
+    for (name, command) in hooks {
+        if !HOOKS.contains(&name.as_str()) {
+            return Err(format!("hooks: there is no hook {name:?}, only {}", HOOKS.join(", ")));
+        }
+        if command.is_empty() {
+            return Err(format!("hooks: {name} has no command"));
+        }
+    }
+    let missing: Vec<&str> = LOADER_HOOKS.into_iter().filter(|name| !hooks.contains_key(*name)).collect();
+    if missing.is_empty() || missing.len() == LOADER_HOOKS.len() {
+        return Ok(());
+    }
+    // Half a boot loader would arm one table and read another.
+    Err(format!("hooks: {} go together, and {} is missing", LOADER_HOOKS.join(", "), missing.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hooks_of_a_boot_loader_go_together() {
+        let hooks = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), vec!["true".to_owned()])).collect();
+        for (names, expected) in [
+            (&[][..], None),
+            (&["install"][..], None),
+            (&["install", "restart"], None),
+            (&HOOKS, None),
+            (&["arm"], Some("hooks: booted, arm, commit, disarm go together, and booted, commit, disarm is missing")),
+            (
+                &["booted", "arm", "commit"],
+                Some("hooks: booted, arm, commit, disarm go together, and disarm is missing"),
+            ),
+            (
+                &["reboot"],
+                Some("hooks: there is no hook \"reboot\", only install, restart, booted, arm, commit, disarm"),
+            ),
+        ] {
+            assert_eq!(check_hooks(&hooks(names)).err().as_deref(), expected, "{names:?}");
+        }
+        let empty = BTreeMap::from([("install".to_owned(), Vec::new())]);
+        assert_eq!(check_hooks(&empty).unwrap_err(), "hooks: install has no command");
     }
 }

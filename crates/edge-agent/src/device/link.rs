@@ -131,6 +131,9 @@ pub fn drawn(most: Duration) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
     use super::*;
 
     #[test]
@@ -144,5 +147,70 @@ mod tests {
         }
         // About 100 each: of a fair draw, one in ten to the nine is as far from it as this.
         assert!(seconds.iter().all(|count| (40..=160).contains(count)), "{seconds:?}");
+    }
+
+    /// Something before a hub that refuses whatever it is asked; what it was asked.
+    async fn refusing() -> (String, mpsc::Receiver<String>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let hub = format!("http://{}", listener.local_addr().unwrap());
+        let (asked_in, asked) = mpsc::channel(1);
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut head = Vec::new();
+                while !head.ends_with(b"\r\n\r\n")
+                    && let Ok(byte) = stream.read_u8().await
+                {
+                    head.push(byte);
+                }
+                let path = String::from_utf8(head).unwrap().split(['?', ' ']).nth(1).unwrap_or_default().to_owned();
+                // The other end may be gone already.
+                let _ = stream.write_all(b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 0\r\n\r\n").await;
+                if !path.is_empty() && asked_in.send(path).await.is_err() {
+                    return;
+                }
+            }
+        });
+        (hub, asked)
+    }
+
+    async fn paths(transport: Transport, count: usize) -> Vec<String> {
+        let (hub, mut asked) = refusing().await;
+        let (heard_in, mut heard) = mpsc::channel(1);
+        let folder = tempfile::tempdir().unwrap();
+        let link = Link {
+            hubs: vec![hub.clone()],
+            transport,
+            wire: Wire::plain(folder.path().join("ca.pem")),
+            heard: heard_in,
+            reports: watch::channel(None).1,
+            sent: watch::channel(0).0,
+            hub: watch::channel(hub).0,
+        };
+        let running = tokio::spawn(link.run());
+        let answering = tokio::spawn(async move {
+            while let Some(heard) = heard.recv().await {
+                if let Heard::Opening(reply) = heard {
+                    let _ = reply.send(Hello::default());
+                }
+            }
+        });
+        let mut found = Vec::new();
+        while found.len() < count {
+            found.push(asked.recv().await.expect("the link goes on"));
+        }
+        running.abort();
+        answering.abort();
+        found
+    }
+
+    /// The clock stands still but for what waits on it: pauses of minutes are over at once.
+    #[tokio::test(start_paused = true)]
+    async fn where_web_sockets_are_refused_long_polls_take_their_place_and_they_are_tried_again_later() {
+        let found = paths(Transport::Auto, 14).await;
+        let polls = found.iter().filter(|path| *path == "/v1/poll").count();
+        assert_eq!(found[..3], ["/v1/connect", "/v1/connect", "/v1/poll"], "{found:?}");
+        assert!(found[3..].contains(&"/v1/connect".to_owned()) && polls >= 9, "{found:?}");
+        assert!(paths(Transport::WebSocket, 4).await.iter().all(|path| path == "/v1/connect"));
+        assert!(paths(Transport::LongPoll, 4).await.iter().all(|path| path == "/v1/poll"));
     }
 }

@@ -5,8 +5,13 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use bytes::Bytes;
+use http::{Request, StatusCode};
+use http_body_util::{BodyExt, Full, Limited};
 use jiff::{SignedDuration, Timestamp};
-use setpoint_fleet_protocol::{HealthCheck, Report};
+use serde_json::{Value, json};
+use setpoint_fleet_protocol::metadata::{METADATA_BYTES_MAX, ROOT_PATH};
+use setpoint_fleet_protocol::{Desired, HealthCheck, Report};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
@@ -18,9 +23,9 @@ use super::fetch::{Fetch, digest};
 use super::journal_file::JournalFile;
 use super::link::{Heard, Link};
 use super::papers::{Papers, Validity};
-use super::wire::Wire;
-use crate::slots::{Boot, Slots};
-use crate::{Action, Agent, Done, Event, Facts, Identity, Journal, Running, Slot};
+use super::wire::{Wire, at};
+use crate::slots::{Boot, Slots, replace};
+use crate::{Action, Agent, Done, Event, Facts, Gate, Identity, Journal, Running, Slot};
 
 /// Events that wait for the loop; more come only as fast as it takes them.
 const QUEUE: usize = 64;
@@ -28,8 +33,14 @@ const QUEUE: usize = 64;
 /// How often facts are read while a task is under way.
 const FACTS_PAUSE: Duration = Duration::from_secs(5);
 
+/// How long the next root may take to come.
+const ROOT_LIMIT: Duration = Duration::from_secs(10);
+
 /// How long a restart waits for the last report to be sent.
 const FAREWELL: Duration = Duration::from_secs(1);
+
+/// The file in the data folder that says to what somebody has to agree, while somebody has to.
+const NOTICE: &str = "consent.json";
 
 /// A clock that shows less than this was never set: 2025-01-01.
 const PLAUSIBLE: i64 = 1_735_689_600;
@@ -45,8 +56,8 @@ pub enum Ended {
 /// Runs the agent of a vehicle until it is asked to stop, or has to be restarted.
 pub async fn run(config: Config) -> Result<Ended, String> {
     let (_lock, slots, journal) = prepare(&config)?;
-    let (kept, boot) = (journal.read().map_err(|error| format!("the journal can't be read: {error}"))?, slots.boot());
-    let boot = boot.map_err(|error| format!("the slots can't be read: {error}"))?;
+    let kept = journal.read().map_err(|error| format!("the journal can't be read: {error}"))?;
+    let boot = booted(&config, &slots).await?;
     let papers = Papers::of(&config)?;
     if papers.are_to_come() {
         papers.enrol(&config).await?;
@@ -79,6 +90,7 @@ pub async fn run(config: Config) -> Result<Ended, String> {
     let renewing = tokio::spawn(papers.keep(wire.clone(), hub.clone(), validity_out));
     println!("started from slot {} as {}", boot.slot.word(), config.vehicle);
     let (agent, actions) = Agent::start(identity, kept, boot.clone(), Timestamp::now());
+    let notice = config.data.join(NOTICE);
     let device = Device {
         config,
         slots,
@@ -92,12 +104,33 @@ pub async fn run(config: Config) -> Result<Ended, String> {
         hub,
         validity,
         fetching: None,
+        asked: fs::read(notice).ok().and_then(|text| serde_json::from_slice(&text).ok()),
         ahead: 0,
     };
     let ended = device.live(actions, heard, events).await;
     linked.abort();
     renewing.abort();
     ended
+}
+
+/// Ends the process at once after a step was kept, as a loss of power would: tests name it. Not in what is released.
+#[cfg(debug_assertions)]
+fn die_at(journal: &Journal) {
+    let step = journal.task.as_ref().map(|task| format!("{:?}", task.step()));
+    if step.is_some_and(|step| std::env::var("SETPOINT_DIE_AT").is_ok_and(|at| at == step)) {
+        std::process::abort();
+    }
+}
+
+/// A root, if the hub has it.
+async fn next_root(wire: &Wire, hub: &str, version: u64) -> Option<String> {
+    let url = at(hub, &format!("{ROOT_PATH}{version}")).ok()?;
+    let answer = wire.request(&url, Request::new(Full::new(Bytes::new()))).await.ok()?;
+    if answer.status() != StatusCode::OK {
+        return None;
+    }
+    let body = Limited::new(answer.into_body(), METADATA_BYTES_MAX).collect().await.ok()?;
+    String::from_utf8(body.to_bytes().to_vec()).ok()
 }
 
 /// The folder, and that no other agent works in it.
@@ -108,6 +141,22 @@ fn prepare(config: &Config) -> Result<(fs::File, Slots, JournalFile), String> {
     let exclusive = rustix::fs::FlockOperation::NonBlockingLockExclusive;
     rustix::fs::flock(&lock, exclusive).map_err(|_| shown(&"another agent works in it"))?;
     Ok((lock, slots, JournalFile::of(&config.data)))
+}
+
+/// The slot that the vehicle was started from: as its boot loader says, or the built-in one.
+async fn booted(config: &Config, slots: &Slots) -> Result<Boot, String> {
+    let unreadable = |error| format!("the slots can't be read: {error}");
+    let Some(command) = config.hooks.get("booted") else { return slots.boot().map_err(unreadable) };
+    let variables = BTreeMap::from([("SETPOINT_VEHICLE", config.vehicle.clone())]);
+    let said = hook(command, &variables).await.map_err(|why| format!("the booted slot is not known: {why}"))?;
+    let (slot, fell_back) = match said.split_whitespace().collect::<Vec<_>>()[..] {
+        ["a"] => (Slot::A, false),
+        ["b"] => (Slot::B, false),
+        ["a", "fell-back"] => (Slot::A, true),
+        ["b", "fell-back"] => (Slot::B, true),
+        _ => return Err(format!("the booted slot is not known: {said:?} is neither a nor b")),
+    };
+    slots.booted(slot, fell_back).map_err(unreadable)
 }
 
 /// What runs before anything was ever installed.
@@ -132,6 +181,8 @@ struct Device {
     /// How long the certificate counts.
     validity: watch::Sender<Option<Validity>>,
     fetching: Option<AbortHandle>,
+    /// What people are asked to agree to, as it is written in [`NOTICE`].
+    asked: Option<Value>,
     /// Seconds that the hub's clock is ahead of one that was never set.
     ahead: i64,
 }
@@ -161,6 +212,10 @@ impl Device {
                 _ = terminate.recv() => return Ok(Ended::Asked),
                 _ = interrupt.recv() => return Ok(Ended::Asked),
                 Some(heard) = heard.recv() => match self.hear(heard)? {
+                    Some(Event::Told(desired)) => {
+                        self.follow_roots(&desired).await?;
+                        Event::Told(desired)
+                    }
                     Some(event) => event,
                     None => continue,
                 },
@@ -230,10 +285,54 @@ impl Device {
         })
     }
 
+    /// Before a new task is judged, the roots that came after the known one are taken: the task may be signed with their keys.
+    async fn follow_roots(&mut self, desired: &Desired) -> Result<(), String> {
+        let is_known = self.agent.desired().is_some_and(|known| known.digest == desired.digest);
+        while let Some(version) = self.agent.root_version().filter(|_| !is_known && !desired.task_id.is_empty()) {
+            let hub = self.hub.borrow().clone();
+            let fetched = timeout(ROOT_LIMIT, next_root(&self.wire, &hub, version + 1)).await;
+            // Without an answer the task is judged by what is known; that is never less strict.
+            let Ok(Some(text)) = fetched else { break };
+            let _ = self.step(Event::Root(text.into())).await?;
+            if self.agent.root_version() == Some(version) {
+                eprintln!("root {} is not believed", version + 1);
+                break;
+            }
+            println!("root {} is believed", version + 1);
+        }
+        Ok(())
+    }
+
     async fn step(&mut self, event: Event) -> Result<Option<Ended>, String> {
         let now = self.now();
         let actions = self.agent.step(event, now);
-        self.perform(actions).await
+        let ended = self.perform(actions).await?;
+        self.ask_people();
+        Ok(ended)
+    }
+
+    /// While somebody has to agree, a file says to what; the vehicle's own screen shows it.
+    fn ask_people(&mut self) {
+        let desired = self.agent.desired().filter(|_| self.agent.gate() == Some(Gate::Consent));
+        let asked = desired.map(|desired| {
+            let notes = desired.notes.clone().unwrap_or_default();
+            json!({
+                "version": desired.version, "purpose": notes.purpose, "minutes": notes.minutes,
+                "lostFunctions": notes.lost_functions,
+            })
+        });
+        if asked == self.asked {
+            return;
+        }
+        let file = self.config.data.join(NOTICE);
+        let done = match &asked {
+            Some(asked) => replace(&file, asked.to_string().as_bytes()),
+            None => fs::remove_file(&file),
+        };
+        match done {
+            Ok(()) => self.asked = asked,
+            Err(error) => eprintln!("{} can't be written: {error}", file.display()),
+        }
     }
 
     async fn perform(&mut self, actions: Vec<Action>) -> Result<Option<Ended>, String> {
@@ -250,16 +349,16 @@ impl Device {
                 Action::Install(ticket) => self.install(ticket),
                 Action::Arm(ticket) => {
                     let (slots, slot) = (self.slots.clone(), self.other());
-                    self.change(ticket, "arm", Done::Arm, move || slots.arm(slot));
+                    self.change(ticket, "arm", slot, Done::Arm, move || slots.arm(slot));
                 }
                 Action::Probe(ticket) => self.probe(ticket),
                 Action::Commit(ticket) => {
                     let (slots, slot) = (self.slots.clone(), self.boot.slot);
-                    self.change(ticket, "commit", Done::Commit, move || slots.commit(slot));
+                    self.change(ticket, "commit", slot, Done::Commit, move || slots.commit(slot));
                 }
                 Action::Disarm(ticket) => {
-                    let slots = self.slots.clone();
-                    self.change(ticket, "disarm", Done::Disarm, move || slots.disarm());
+                    let (slots, slot) = (self.slots.clone(), self.other());
+                    self.change(ticket, "disarm", slot, Done::Disarm, move || slots.disarm());
                 }
                 Action::Restart => return self.restart().await.map(Some),
             }
@@ -273,7 +372,10 @@ impl Device {
 
     /// Nothing may follow on what could not be kept.
     fn keep(&self) -> Result<(), String> {
-        self.journal.write(self.agent.journal()).map_err(|error| format!("the journal can't be kept: {error}"))
+        self.journal.write(self.agent.journal()).map_err(|error| format!("the journal can't be kept: {error}"))?;
+        #[cfg(debug_assertions)]
+        die_at(self.agent.journal());
+        Ok(())
     }
 
     fn report(&self) {
@@ -303,18 +405,19 @@ impl Device {
         task.abort_handle()
     }
 
-    /// Changes which slot is started from: by a hook, or in the built-in table.
+    /// Makes a slot the one to start from: by a hook, or in the built-in table.
     fn change(
         &self,
         ticket: u32,
         name: &str,
+        slot: Slot,
         done: fn(Result<(), String>) -> Done,
         built_in: impl FnOnce() -> std::io::Result<()> + Send + 'static,
     ) {
-        let (command, variables) = (self.config.hooks.get(name).cloned(), self.variables());
+        let (command, variables) = (self.config.hooks.get(name).cloned(), self.variables_of(slot));
         self.answer(ticket, async move {
             done(match command {
-                Some(command) => hook(&command, &variables).await,
+                Some(command) => hook(&command, &variables).await.map(drop),
                 None => built_in().map_err(|error| error.to_string()),
             })
         });
@@ -345,14 +448,10 @@ impl Device {
     fn install(&self, ticket: u32) {
         let (slots, slot, variables) = (self.slots.clone(), self.other(), self.variables());
         let command = self.config.hooks.get("install").cloned();
-        let firmware = self.agent.desired().map(|desired| Running {
-            version: desired.version.clone(),
-            digest: desired.digest.clone(),
-            release_counter: desired.release_counter,
-        });
+        let firmware = self.agent.desired().map(Running::of);
         self.answer(ticket, async move {
             let hooked = match command {
-                Some(command) => hook(&command, &variables).await,
+                Some(command) => hook(&command, &variables).await.map(drop),
                 None => Ok(()),
             };
             let noted = || slots.install(slot, &firmware.unwrap_or_default()).map_err(|error| error.to_string());

@@ -10,6 +10,9 @@ use serde_json::Value;
 use super::{Assignment, Refusal, Role, Root, Target, Targets, canonical};
 use crate::hex;
 
+/// Where a hub hands out roots: the version of one follows.
+pub const ROOT_PATH: &str = "/v1/root/";
+
 /// Largest metadata of one role.
 pub const METADATA_BYTES_MAX: usize = 32 * 1024;
 
@@ -54,6 +57,12 @@ impl Trust {
         let trust = Trust { root };
         trust.signed::<Root>(Role::Root, text)?;
         Ok(trust)
+    }
+
+    /// Which root it is.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.root.version
     }
 
     /// The next root: signed by enough keys of this one and of itself, and of the next version.

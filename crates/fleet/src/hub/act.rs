@@ -127,7 +127,7 @@ fn patch(key: &Key, status: &Status) -> Value {
     let conditions: Vec<Value> = connected.into_iter().chain(healthy).collect();
     let mut fields = json!({
         "firmwareVersion": status.firmware_version, "slot": status.slot, "progress": status.progress,
-        "agentVersion": status.agent_version, "session": status.session,
+        "agentVersion": status.agent_version, "rxswin": status.rxswin, "session": status.session,
         "lastSeenTime": status.last_seen_time.map(second), "conditions": conditions,
     });
     if let Some(fields) = fields.as_object_mut() {

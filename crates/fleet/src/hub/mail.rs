@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use setpoint_fleet_protocol::metadata::{Assignment, METADATA_BYTES_MAX, SigningKey, sign};
-use setpoint_fleet_protocol::{Desired, HealthCheck, Policy, Welcome};
+use setpoint_fleet_protocol::{Desired, HealthCheck, Notes, Policy, Welcome};
 use setpoint_fleet_protocol::{PROTOCOL_VERSION, ToVehicle, Told};
 
 use super::Credential;
 use super::view::{FirmwareView, VehicleView};
-use crate::kinds::{ArtifactKind, Task, UpdatePolicy};
+use crate::kinds::{Task, UpdatePolicy};
 
 /// How often the hub asks whether a vehicle is there.
 pub const PING: Duration = Duration::from_secs(60);
@@ -32,7 +32,7 @@ pub fn desired(
     };
     let Some(task) = vehicle.status.task.as_deref() else { return Some(nothing) };
     let firmware = &firmware?.spec;
-    let artifact = firmware.artifacts.iter().find(|artifact| artifact.kind == ArtifactKind::Full)?;
+    let artifact = firmware.image()?;
     if artifact.sha256 != task.digest {
         // Another firmware of the same name: the controller will say what it means.
         return None;
@@ -66,6 +66,8 @@ pub fn desired(
         policy: Some(policy(&vehicle.spec.update_policy)),
         health_checks: firmware.health_checks.iter().map(check).collect(),
         release_counter,
+        rxswin: firmware.rxswin.clone().unwrap_or_default(),
+        notes: firmware.notes.as_ref().map(notes),
         ..nothing
     })
 }
@@ -95,6 +97,14 @@ fn policy(policy: &UpdatePolicy) -> Policy {
         require_parked: policy.require_parked,
         metered_ok: policy.metered_ok,
         gate: policy.gate.clone().unwrap_or_default(),
+    }
+}
+
+fn notes(notes: &crate::kinds::Notes) -> Notes {
+    Notes {
+        purpose: notes.purpose.clone().unwrap_or_default(),
+        minutes: notes.minutes.and_then(|minutes| u32::try_from(minutes).ok()).unwrap_or_default(),
+        lost_functions: notes.lost_functions.clone().unwrap_or_default(),
     }
 }
 

@@ -129,7 +129,8 @@ enum Urgency {
 }
 
 fn urgency(written: &Status, next: &Status) -> Urgency {
-    let told = |own: &Status| (own.firmware_version.clone(), own.slot.clone(), own.agent_version.clone());
+    let told =
+        |own: &Status| (own.firmware_version.clone(), own.slot.clone(), own.agent_version.clone(), own.rxswin.clone());
     let holds = |own: &Status| {
         let conditions = own.conditions;
         (conditions.connected.map(|(holds, _)| holds), conditions.healthy.map(|(holds, _)| holds))
@@ -174,6 +175,7 @@ fn own(written: &Status, heard: &Heard, hub: &str, now: Timestamp) -> Status {
     let mut next = written.clone();
     next.firmware_version = text(&report.firmware_version).map(Into::into);
     next.slot = Some(Box::new(slot));
+    next.rxswin = text(&report.rxswin).map(Into::into);
     next.agent_version = text(&heard.agent_version).map(Into::into);
     next.session =
         Some(Box::new(Session { hub: hub.to_owned(), epoch: i64::try_from(heard.epoch).unwrap_or(i64::MAX) }));

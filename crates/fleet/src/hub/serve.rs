@@ -24,6 +24,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use setpoint_fleet_protocol::enrolment::{ENROL_PATH, RENEW_PATH};
+use setpoint_fleet_protocol::metadata::ROOT_PATH;
 use setpoint_fleet_protocol::{Party, hex};
 use setpoint_runtime::manager::{Lifecycle, RunError, Runnable};
 use tokio::net::{TcpListener, TcpStream};
@@ -35,6 +36,7 @@ use tokio_rustls::server::TlsStream;
 
 use super::{Credential, Hub};
 use depot::Depot;
+pub use depot::root_file;
 use enrol::Enrolments;
 use poll::Polls;
 
@@ -278,6 +280,7 @@ async fn answer(
         (&Method::GET | &Method::HEAD, _) if path.starts_with(depot::PATH) => {
             depot::answer(desk, (party, credential), &request).await
         }
+        (&Method::GET, _) if path.starts_with(ROOT_PATH) => depot::root(desk, path).await,
         _ => plain(StatusCode::NOT_FOUND, "there is nothing here"),
     }
 }

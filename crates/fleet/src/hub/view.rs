@@ -59,6 +59,8 @@ pub struct Status {
     #[serde(default)]
     pub agent_version: Option<Box<str>>,
     #[serde(default)]
+    pub rxswin: Option<Box<str>>,
+    #[serde(default)]
     pub session: Option<Box<Session>>,
     #[serde(default, deserialize_with = "moment")]
     pub last_seen_time: Option<Timestamp>,

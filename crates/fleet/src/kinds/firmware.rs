@@ -23,7 +23,6 @@ use super::schema;
 #[kube(printcolumn(name = "Quarantined", type_ = "string", json_path = ".status.quarantinedFor"))]
 #[kube(printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"))]
 #[x_kube(validation = Rule::new("self == oldSelf").message("a firmware never changes: make another one"))]
-#[x_kube(validation = Rule::new("self.artifacts.exists(a, a.kind == 'Full')").message("there must be an artifact of kind Full"))]
 #[serde(rename_all = "camelCase")]
 pub struct FirmwareSpec {
     /// Its version; the name of the object follows from it.
@@ -41,8 +40,8 @@ pub struct FirmwareSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = schema::VERSION))]
     pub min_from_version: Option<String>,
-    /// What to download: the whole image, and changes from others.
-    #[schemars(length(min = 1, max = 16))]
+    /// What to download: the whole image, once.
+    #[schemars(length(min = 1, max = 1))]
     pub artifacts: Vec<Artifact>,
     /// What it is called in the signed metadata; its version if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -70,8 +69,7 @@ pub struct FirmwareSpec {
 }
 
 /// Something to download.
-#[derive(Clone, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
-#[x_kube(validation = Rule::new("self.kind == 'Full' || has(self.fromDigest)").message("a delta says from which digest it leads"))]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Artifact {
     /// Where it is.
@@ -83,23 +81,6 @@ pub struct Artifact {
     /// Its SHA-256, in hexadecimal.
     #[schemars(regex(pattern = "^[0-9a-f]{64}$"))]
     pub sha256: String,
-    /// Full for a whole image, Delta for the changes from another.
-    #[serde(default)]
-    pub kind: ArtifactKind,
-    /// The SHA-256 of the image that a delta is applied to.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(regex(pattern = "^[0-9a-f]{64}$"))]
-    pub from_digest: Option<String>,
-}
-
-/// Whether an artifact is a whole image.
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
-pub enum ArtifactKind {
-    /// It is.
-    #[default]
-    Full,
-    /// It has the changes from another.
-    Delta,
 }
 
 /// What people are told before they agree.
@@ -155,7 +136,7 @@ impl FirmwareSpec {
     /// The whole image.
     #[must_use]
     pub fn image(&self) -> Option<&Artifact> {
-        self.artifacts.iter().find(|artifact| artifact.kind == ArtifactKind::Full)
+        self.artifacts.first()
     }
 }
 

@@ -1,7 +1,5 @@
 //! A vehicle: the firmware that it should run, and how far it is.
 
-use std::collections::BTreeMap;
-
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
@@ -49,10 +47,6 @@ pub struct VehicleSpec {
     /// When and how it may be updated.
     #[serde(default)]
     pub update_policy: UpdatePolicy,
-    /// Settings for the software of the vehicle, handed to it as they are.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(extend("maxProperties" = 64))]
-    pub config: BTreeMap<String, String>,
     /// Whose certificates count for it, and what lets it in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub access: Option<Access>,
@@ -155,7 +149,7 @@ pub struct VehicleStatus {
     /// The session that it speaks over, or spoke over last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<Session>,
-    /// The identification of its software by UN R156.
+    /// The identification of the software that it runs, by UN R156; none where the firmware has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rxswin: Option<String>,
     /// When it was last heard of; not exact to more than minutes.

@@ -12,6 +12,7 @@ use http::{Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::{Frame, Incoming};
 use setpoint_fleet_protocol::Party;
+use setpoint_fleet_protocol::metadata::{METADATA_BYTES_MAX, ROOT_PATH};
 use setpoint_runtime::Key;
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
@@ -136,6 +137,26 @@ pub async fn answer(
         insert(&mut response, header::CONTENT_RANGE, format!("bytes {start}-{}/{length}", end.saturating_sub(1)));
     }
     response
+}
+
+/// Answers with a root: the file `root-VERSION.json` beside the firmware. It is signed, and no secret.
+pub async fn root(desk: &Desk, path: &str) -> Response<Body> {
+    let version = path.strip_prefix(ROOT_PATH).and_then(|text| text.parse::<u64>().ok());
+    let file = version.zip(desk.depot.folder.as_ref()).map(|(version, folder)| folder.join(root_file(version)));
+    let text = match file {
+        Some(file) => tokio::fs::read(file).await.ok(),
+        None => None,
+    };
+    match text.filter(|text| text.len() <= METADATA_BYTES_MAX) {
+        Some(text) => Response::new(full(text)),
+        None => plain(StatusCode::NOT_FOUND, "there is no such root"),
+    }
+}
+
+/// The file of a root beside the firmware that a hub hands out.
+#[must_use]
+pub fn root_file(version: u64) -> String {
+    format!("root-{version}.json")
 }
 
 /// Which bytes are asked for: from, to (not included). None if there are no such.
