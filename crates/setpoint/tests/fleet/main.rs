@@ -1,6 +1,8 @@
 //! The fleet with real processes: a control plane, hubs, and agents of vehicles.
 
 mod access;
+mod crossings;
+mod hooks;
 mod kills;
 #[path = "../server/mod.rs"]
 mod server;

@@ -1,7 +1,9 @@
 //! What a vehicle refuses to install, and what its status says about it.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use prost::Message;
 use serde_json::{Value, json};
+use setpoint_edge_agent::Journal;
 use setpoint_fleet::kinds::VehicleStatus;
 
 use crate::world::{World, flashes, hook, runs};
@@ -103,4 +105,50 @@ async fn a_hub_with_another_director_assigns_nothing() {
     let retry = world.until(has_failed("2.0.0")).await.pop().unwrap().retry.unwrap();
     let expected = ("ThresholdNotMet", "director metadata has 0 of 1 signatures");
     assert_eq!((retry.last_reason.as_str(), retry.last_message.as_str()), expected);
+}
+
+/// A hub whose clock went back assigns what is older than what the vehicle has seen; so would one that plays an old assignment again.
+#[tokio::test]
+async fn an_assignment_that_is_older_than_one_before_is_refused_with_its_reason() {
+    let world = World::start(&["up"]).await;
+    world.enrol(&world.hub_url(), hook(&world, "true")).await;
+    world.release("2.0.0", b"good").await;
+    world.release("3.0.0", b"better").await;
+    let mut agent = world.start_agent();
+    world.want("2.0.0").await;
+    world.until(runs("2.0.0")).await;
+    agent.kill();
+    // The vehicle has seen an assignment of a time that is yet to come.
+    let file = world.path("vehicle/journal");
+    let mut journal = Journal::decode(&*std::fs::read(&file).unwrap()).unwrap();
+    journal.assignment_version += 1_000_000_000;
+    std::fs::write(&file, journal.encode_to_vec()).unwrap();
+    let _agent = world.start_agent();
+    world.want("3.0.0").await;
+    let retry = world.until(has_failed("3.0.0")).await.pop().unwrap().retry.unwrap();
+    assert_eq!((retry.last_reason.as_str(), retry.next_time), ("MetadataReplayed", None), "{}", retry.last_message);
+    assert_eq!(flashes(&world), 1);
+}
+
+/// New keys for everything: those before sign for them, and vehicles that were made with the root before take it from the hub.
+#[tokio::test]
+async fn vehicles_follow_to_the_next_root_and_the_keys_before_lose_their_word() {
+    let world = World::start(&["up"]).await;
+    world.enrol(&world.hub_url(), hook(&world, "true")).await;
+    let _agent = world.start_agent();
+    let (old, store, director) = (world.text("keys/root.json"), world.text("data/firmware"), world.director());
+    let (one, two) = (world.text("keys/root-1.key"), world.text("keys/root-2.key"));
+    let (next, few) = (world.text("next"), world.text("few"));
+    let base = ["fleet", "keys", "--director", &director, "--after", &old, "--signed-by", &one];
+    let why = world.refused(&[&base[..], &["--out", &few]].concat());
+    assert!(why.contains("root metadata has 1 of 2 signatures"), "{why}");
+    assert!(!world.path("few/root-1.key").exists(), "keys were made for nothing");
+    world.say(&[&base[..], &["--signed-by", &two, "--out", &next, "--store", &store]].concat());
+    world.publish(world.signed("2.0.0", b"new", &["--key", &world.text("next/targets.key")])).await;
+    world.want("2.0.0").await;
+    world.until(runs("2.0.0")).await;
+    world.publish(world.signed("3.0.0", b"newer", &["--key", &world.text("keys/targets.key")])).await;
+    world.want("3.0.0").await;
+    let retry = world.until(has_failed("3.0.0")).await.pop().unwrap().retry.unwrap();
+    assert_eq!(retry.last_reason, "ThresholdNotMet", "{}", retry.last_message);
 }

@@ -26,6 +26,19 @@ impl Running {
         Running(command.spawn().expect("the program starts"))
     }
 
+    /// The same, with what it prints in a file.
+    pub fn start_logged(program: &Path, arguments: &[&str], log: &Path) -> Running {
+        let mut command = Command::new(program);
+        command.args(arguments).env_remove("SETPOINT_LOG").stdin(Stdio::null()).stderr(Stdio::null());
+        command.stdout(std::fs::File::create(log).expect("a log"));
+        Running(command.spawn().expect("the program starts"))
+    }
+
+    /// Whether it has ended by itself.
+    pub fn has_ended(&mut self) -> bool {
+        self.0.try_wait().expect("a child of ours").is_some()
+    }
+
     /// As a power cut would.
     pub fn kill(&mut self) {
         // Both fail only when it has ended already.
@@ -88,6 +101,14 @@ impl World {
         let output = output.expect("the program starts");
         assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).expect("text")
+    }
+
+    /// Runs a command of setpoint that has to fail; what it said.
+    pub fn refused(&self, arguments: &[&str]) -> String {
+        let output = Command::new(setpoint()).args(arguments).env("KUBECONFIG", &self.server.kubeconfig).output();
+        let output = output.expect("the program starts");
+        assert!(!output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stdout));
+        String::from_utf8(output.stderr).expect("text")
     }
 
     /// The key that the hub assigns firmware with.
@@ -157,6 +178,19 @@ impl World {
         self.start_agent_with("agent.json")
     }
 
+    /// An agent whose reports are in a file.
+    pub fn start_agent_logged(&self, log: &str) -> Running {
+        Running::start_logged(agent(), &["--config", &self.text("agent.json")], &self.path(log))
+    }
+
+    /// An agent that loses its power once it has kept a step.
+    pub fn start_agent_that_dies_at(&self, step: &str) -> Running {
+        let mut command = Command::new(agent());
+        command.args(["--config", &self.text("agent.json")]).env("SETPOINT_DIE_AT", step);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Running(command.spawn().expect("the program starts"))
+    }
+
     /// An agent with another configuration.
     pub fn start_agent_with(&self, config: &str) -> Running {
         Running::start(agent(), &["--config", &self.text(config)])
@@ -192,6 +226,23 @@ impl World {
     pub async fn want(&self, version: &str) {
         let patch = Patch::Merge(json!({"spec": {"firmwareVersion": version}}));
         self.vehicles().patch("v-1", &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    /// Asks for a firmware, and counts the writes to the vehicle until it runs, that of the wish left out.
+    pub async fn writes_until(&self, version: &str) -> usize {
+        let since = self.vehicles().get("v-1").await.unwrap().metadata.resource_version.unwrap();
+        self.want(version).await;
+        let params = WatchParams::default().fields("metadata.name=v-1").timeout(290);
+        let mut events = self.vehicles().watch(&params, &since).await.unwrap().boxed();
+        let mut writes = 0;
+        while let Some(event) = events.next().await {
+            let WatchEvent::Modified(vehicle) = event.unwrap() else { continue };
+            if runs(version)(&vehicle.status.unwrap_or_default()) {
+                return writes;
+            }
+            writes += 1;
+        }
+        panic!("it doesn't run {version}");
     }
 
     /// Waits until the vehicle's status is one that is waited for; all that it was on the way.
