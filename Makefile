@@ -67,26 +67,28 @@ bench: ## all benchmarks, one line of figures each
 	cargo bench -p setpoint --bench cluster
 	cargo bench -p setpoint --bench fleet
 
-dist: ## a stripped binary with its checksum, systemd unit, completions and manual pages, in target/dist
+dist: ## stripped binaries, that of vehicles static, with checksums, systemd unit, completions and manual pages, in target/dist
 	cargo build --profile packaged -p setpoint
-	$(MAKE) pack
+	$(MAKE) pack AGENT="$$(xtask/dist/agent.sh)"
 
-pack: ## the same from a binary that is there: BUILT
+pack: ## the same from binaries that are there: BUILT, and AGENT if it is wanted
 	rm -rf $(DIST) && mkdir -p $(DIST)/bin $(DIST)/completions $(DIST)/man $(DIST)/systemd
 	cp "$(BUILT)" $(DIST)/bin/setpoint
 	sed 's#@PREFIX@#$(PREFIX)#' xtask/dist/setpoint.service.in > $(DIST)/systemd/setpoint.service
+	$(if $(AGENT),cp "$(AGENT)" $(DIST)/bin/setpoint-edge-agent)
 	$(DIST)/bin/setpoint completion bash > $(DIST)/completions/setpoint.bash
 	$(DIST)/bin/setpoint completion zsh > $(DIST)/completions/_setpoint
 	$(DIST)/bin/setpoint completion fish > $(DIST)/completions/setpoint.fish
 	$(DIST)/bin/setpoint manual $(DIST)/man
 	cd $(DIST) && find . -type f ! -name SHA256SUMS | sort | xargs sha256sum > SHA256SUMS
-	@ls -l $(DIST)/bin/setpoint
+	@ls -l $(DIST)/bin
 
 install: dist ## puts it under PREFIX (/usr/local unless said otherwise)
 	$(MAKE) put
 
 put: ## the same with what `make pack` has made
 	install -D -m 755 $(DIST)/bin/setpoint $(DESTDIR)$(PREFIX)/bin/setpoint
+	$(if $(wildcard $(DIST)/bin/setpoint-edge-agent),install -D -m 755 $(DIST)/bin/setpoint-edge-agent $(DESTDIR)$(PREFIX)/bin/setpoint-edge-agent)
 	install -D -m 644 $(DIST)/completions/setpoint.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/setpoint
 	install -D -m 644 $(DIST)/completions/_setpoint $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_setpoint
 	install -D -m 644 $(DIST)/completions/setpoint.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/setpoint.fish

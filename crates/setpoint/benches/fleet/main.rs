@@ -45,6 +45,11 @@ async fn run() {
             }
         }
     }
+    if is_chosen("outage") {
+        for vehicles in counts(&[100_000]) {
+            kill(vehicles, "the hub").await;
+        }
+    }
     if is_chosen("agent") {
         agent().await;
     }
@@ -111,20 +116,17 @@ async fn kill(vehicles: usize, part: &str) {
 /// The agent's binary, and one that is connected.
 async fn agent() {
     let folder = std::path::Path::new(env!("CARGO_BIN_EXE_setpoint")).parent().expect("a folder");
-    let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--quiet", "--package", "setpoint-edge-agent", "--target-dir"]);
-    build.arg(folder.parent().expect("a target folder"));
-    if folder.ends_with("release") {
-        build.arg("--release");
-    }
-    assert!(build.status().expect("cargo").success());
-    let binary = folder.join("setpoint-edge-agent");
+    // The one that `make dist` packs.
+    let mut build = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../xtask/dist/agent.sh"));
+    let built = build.env("CARGO_TARGET_DIR", folder.parent().expect("a target folder")).output().expect("a shell");
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let binary = std::path::PathBuf::from(String::from_utf8(built.stdout).expect("a path").trim());
     let bytes = std::fs::metadata(&binary).expect("the agent").len();
     let world = World::start(&[]).await;
     let agent = world.agent(&binary).await;
     tokio::time::sleep(Duration::from_secs(2)).await;
     println!(
-        "the agent: {:.2} MB of binary, {:.2} MB resident when connected, {:?} of CPU so far",
+        "the agent, stripped and static: {:.2} MB of binary, {:.2} MB resident when connected, {:?} of CPU so far",
         bytes as f64 / 1e6,
         resident(agent.id()) as f64 / 1e6,
         cpu(agent.id()),
