@@ -65,7 +65,7 @@ async fn firmware_says_what_is_wrong_with_it() {
         .await;
     check::<Firmware>(&plane, changed(good.clone(), "/spec/artifacts/0/sha256", json!("abc")), "should match").await;
     let twice = json!([good["spec"]["artifacts"][0], good["spec"]["artifacts"][0]]);
-    check::<Firmware>(&plane, changed(good, "/spec/artifacts", twice), "must have at most 1 item").await;
+    check::<Firmware>(&plane, changed(good, "/spec/artifacts", twice), "at most 1 item").await;
 }
 
 #[tokio::test(start_paused = true)]
