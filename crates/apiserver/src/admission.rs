@@ -123,6 +123,7 @@ pub(crate) async fn check_create(
     match resource(call) {
         ("", "pods") => {
             limit_range::check(call, object)?;
+            service_account::check(call, object)?;
             pod_security::check(call, object)?;
             runtime_class::check(call, object)
         }
@@ -198,7 +199,11 @@ pub(crate) async fn check_update(
     options: &WriteOptions,
 ) -> Result<(), Box<Status>> {
     match (resource(call), call.subresource) {
-        (("", "pods"), None | Some("ephemeralcontainers")) => pod_security::check_change(call, new, old),
+        (("", "pods"), None) => pod_security::check_change(call, new, old),
+        (("", "pods"), Some("ephemeralcontainers")) => {
+            service_account::check_added(call, new)?;
+            pod_security::check_change(call, new, old)
+        }
         (("", "persistentvolumeclaims"), None) => {
             check_limits(call, new, old)?;
             storage::check_resize(call, new, old)

@@ -7,12 +7,17 @@ use setpoint_api::{GroupResource, Status};
 use setpoint_schema::Edit;
 
 use super::{find, forbidden};
+use crate::authorization::node;
 use crate::call::Call;
 
 const DEFAULT: &str = "default";
 const TOKEN_FOLDER: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const VOLUME_PREFIX: &str = "kube-api-access-";
 const MIRROR: &str = "kubernetes.io/config.mirror";
+
+/// The lists of containers of a pod, and what messages call one of each.
+const CONTAINERS: [(&str, &str); 3] = [("init container", "initContainers"), ("container", "containers"), EPHEMERAL];
+const EPHEMERAL: (&str, &str) = ("ephemeral container", "ephemeralContainers");
 
 /// A token is good for an hour; the seconds beyond tell that nobody chose it.
 const TOKEN_SECONDS: i64 = 3607;
@@ -31,9 +36,7 @@ pub(super) async fn admit(call: &Call<'_>, pod: &mut Value) -> Result<(), Box<St
     let name = spec.text("serviceAccountName").to_owned();
     spec.set("serviceAccount", &*name);
     let Some(account) = look(call, &name).await else {
-        let missing = Status::not_found(&GroupResource::new("", "serviceaccount"), &name);
-        let namespace = call.namespace.unwrap_or_default();
-        return Err(forbidden(call, pod, format!("error looking up service account {namespace}/{name}: {missing}")));
+        return Err(missing(call, pod, &name));
     };
     let spec = pod.ensure("spec");
     if wants_token(spec, &account) {
@@ -43,7 +46,42 @@ pub(super) async fn admit(call: &Call<'_>, pod: &mut Value) -> Result<(), Box<St
     if is_empty(&spec["imagePullSecrets"]) && !is_empty(&account["imagePullSecrets"]) {
         spec.set("imagePullSecrets", account["imagePullSecrets"].clone());
     }
-    check_secrets(call, pod, &account)
+    Ok(())
+}
+
+/// Judges what a new pod refers to. Whoever changes pods has changed it by now.
+pub(super) fn check(call: &Call<'_>, pod: &Value) -> Result<(), Box<Status>> {
+    if pod.find(&["metadata", "annotations", MIRROR]).is_some() {
+        return check_mirror(call, pod);
+    }
+    let account = account_of(call, pod)?;
+    let spec = &pod["spec"];
+    let lists = CONTAINERS.into_iter().flat_map(|(what, list)| secret_references(spec, what, list));
+    check_secrets(call, pod, &account, volume_secrets(spec).chain(lists))?;
+    check_pulls(call, pod, &account)
+}
+
+/// Judges the containers that are added to a pod that runs. What else it refers to was judged when it was made.
+pub(super) fn check_added(call: &Call<'_>, pod: &Value) -> Result<(), Box<Status>> {
+    let account = account_of(call, pod)?;
+    let (what, list) = EPHEMERAL;
+    check_secrets(call, pod, &account, secret_references(&pod["spec"], what, list))
+}
+
+/// The account that a pod names, which has to be there.
+fn account_of(call: &Call<'_>, pod: &Value) -> Result<Value, Box<Status>> {
+    let (namespace, name) = (call.namespace.unwrap_or_default(), pod["spec"].text("serviceAccountName"));
+    if name.is_empty() {
+        let pod_name = pod["metadata"].text("name");
+        return Err(forbidden(call, pod, format!("no service account specified for pod {namespace}/{pod_name}")));
+    }
+    find(call, "", "serviceaccounts", call.namespace, name).ok_or_else(|| missing(call, pod, name))
+}
+
+fn missing(call: &Call<'_>, pod: &Value, name: &str) -> Box<Status> {
+    let missing = Status::not_found(&GroupResource::new("", "serviceaccount"), name);
+    let namespace = call.namespace.unwrap_or_default();
+    forbidden(call, pod, format!("error looking up service account {namespace}/{name}: {missing}"))
 }
 
 async fn look(call: &Call<'_>, name: &str) -> Option<Value> {
@@ -66,14 +104,14 @@ fn check_mirror(call: &Call<'_>, pod: &Value) -> Result<(), Box<Status>> {
     if !spec.text("serviceAccountName").is_empty() {
         return Err(forbidden(call, pod, "a mirror pod may not reference service accounts"));
     }
-    let volumes = || spec["volumes"].as_array().into_iter().flatten();
-    let sources = || volumes().flat_map(|volume| volume["projected"]["sources"].as_array().into_iter().flatten());
     let pulls = spec["imagePullSecrets"].as_array().is_some_and(|pulls| !pulls.is_empty());
-    let secrets = volumes().any(|volume| volume.has("secret")) || sources().any(|source| source.has("secret"));
-    if pulls || secrets || secret_references(spec).next().is_some() {
+    let mut lists = CONTAINERS.into_iter().flat_map(|(what, list)| secret_references(spec, what, list));
+    if pulls || volume_secrets(spec).next().is_some() || lists.next().is_some() {
         return Err(forbidden(call, pod, "a mirror pod may not reference secrets"));
     }
-    if sources().any(|source| source.has("serviceAccountToken")) {
+    let volumes = spec["volumes"].as_array().into_iter().flatten();
+    let mut sources = volumes.flat_map(|volume| volume["projected"]["sources"].as_array().into_iter().flatten());
+    if sources.any(|source| source.has("serviceAccountToken")) {
         return Err(forbidden(call, pod, "a mirror pod may not use ServiceAccountToken volume projections"));
     }
     Ok(())
@@ -119,56 +157,78 @@ fn token_volume(name: &str) -> Value {
     ]}})
 }
 
-/// Secrets in the environment of containers: which container, how, and which secret.
-fn secret_references(spec: &Value) -> impl Iterator<Item = (String, &str)> {
-    let lists = [("init container", "initContainers"), ("container", "containers")];
-    lists.into_iter().flat_map(move |(what, list)| {
-        spec[list].as_array().into_iter().flatten().flat_map(move |container| {
-            let name = container.text("name");
-            let env = container["env"].as_array().into_iter().flatten().filter_map(move |env| {
-                let secret = env.find(&["valueFrom", "secretKeyRef"])?.text("name");
-                Some((format!("{what} {name} with envVar {} referencing", env.text("name")), secret))
-            });
-            let from = container["envFrom"].as_array().into_iter().flatten().filter_map(move |env| {
-                let secret = env.find(&["secretRef"])?.text("name");
-                Some((format!("{what} {name} with envFrom referencing"), secret))
-            });
-            env.chain(from)
-        })
+/// Secrets in the environment of the containers of a list: which container, how, and which secret.
+fn secret_references<'v>(spec: &'v Value, what: &'v str, list: &str) -> impl Iterator<Item = (String, &'v str)> {
+    spec[list].as_array().into_iter().flatten().flat_map(move |container| {
+        let name = container.text("name");
+        let env = container["env"].as_array().into_iter().flatten().filter_map(move |env| {
+            let secret = env.find(&["valueFrom", "secretKeyRef"])?.text("name");
+            Some((format!("{what} {name} with envVar {} referencing", env.text("name")), secret))
+        });
+        let from = container["envFrom"].as_array().into_iter().flatten().filter_map(move |env| {
+            let secret = env.find(&["secretRef"])?.text("name");
+            Some((format!("{what} {name} with envFrom referencing"), secret))
+        });
+        env.chain(from)
     })
 }
 
+/// Secrets that volumes are made of or opened with. Kubernetes asks only about volumes that are a secret as a whole; one that is
+/// projected, or handed to a driver, is read all the same.
+fn volume_secrets(spec: &Value) -> impl Iterator<Item = (String, &str)> {
+    let volumes = spec["volumes"].as_array().into_iter().flatten();
+    volumes.flat_map(node::secrets_in).map(|secret| ("volume with".to_owned(), secret))
+}
+
 /// An account that limits its secrets is asked about each one that the pod uses.
-fn check_secrets(call: &Call<'_>, pod: &Value, account: &Value) -> Result<(), Box<Status>> {
-    let limits = account["metadata"]["annotations"].text("kubernetes.io/enforce-mountable-secrets");
-    if !matches!(limits, "1" | "t" | "T" | "true" | "TRUE" | "True") {
+fn check_secrets<'v>(
+    call: &Call<'_>,
+    pod: &Value,
+    account: &Value,
+    mut used: impl Iterator<Item = (String, &'v str)>,
+) -> Result<(), Box<Status>> {
+    if !limits_secrets(account) {
         return Ok(());
     }
-    let names = |list: &str| -> Vec<String> {
-        let all = account[list].as_array().into_iter().flatten();
-        all.map(|secret| secret.text("name").to_owned()).collect()
-    };
-    let (secrets, pulls) = (names("secrets"), names("imagePullSecrets"));
-    let (spec, who) = (&pod["spec"], account["metadata"].text("name"));
-    let volumes = spec["volumes"].as_array().into_iter().flatten();
-    let mounted = volumes.filter_map(|volume| {
-        Some(("volume with".to_owned(), volume.get("secret").filter(|secret| !secret.is_null())?.text("secretName")))
-    });
-    if let Some((place, secret)) =
-        mounted.chain(secret_references(spec)).find(|(_, name)| !secrets.iter().any(|s| s == name))
-    {
-        let why = format!(
-            "{place} secret.secretName=\"{secret}\" is not allowed because service account {who} does not reference that secret"
-        );
-        return Err(forbidden(call, pod, why));
+    let allowed = names(account, "secrets");
+    match used.find(|(_, name)| !allowed.contains(name)) {
+        None => Ok(()),
+        Some((place, secret)) => {
+            let who = account["metadata"].text("name");
+            let why = format!(
+                "{place} secret.secretName=\"{secret}\" is not allowed because service account {who} does not reference that secret"
+            );
+            Err(forbidden(call, pod, why))
+        }
     }
-    let asked = spec["imagePullSecrets"].as_array().into_iter().flatten().map(|pull| pull.text("name")).enumerate();
-    let mut asked = asked.filter(|(_, name)| !pulls.iter().any(|pull| pull == name));
-    if let Some((index, name)) = asked.next() {
-        let why = format!(
-            "imagePullSecrets[{index}].name=\"{name}\" is not allowed because service account {who} does not reference that imagePullSecret"
-        );
-        return Err(forbidden(call, pod, why));
-    }
-    Ok(())
 }
+
+fn check_pulls(call: &Call<'_>, pod: &Value, account: &Value) -> Result<(), Box<Status>> {
+    if !limits_secrets(account) {
+        return Ok(());
+    }
+    let allowed = names(account, "imagePullSecrets");
+    let used = names(&pod["spec"], "imagePullSecrets").into_iter().enumerate();
+    match used.into_iter().find(|(_, name)| !allowed.contains(name)) {
+        None => Ok(()),
+        Some((index, name)) => {
+            let who = account["metadata"].text("name");
+            let why = format!(
+                "imagePullSecrets[{index}].name=\"{name}\" is not allowed because service account {who} does not reference that imagePullSecret"
+            );
+            Err(forbidden(call, pod, why))
+        }
+    }
+}
+
+fn limits_secrets(account: &Value) -> bool {
+    let limits = account["metadata"]["annotations"].text("kubernetes.io/enforce-mountable-secrets");
+    matches!(limits, "1" | "t" | "T" | "true" | "TRUE" | "True")
+}
+
+fn names<'v>(object: &'v Value, list: &str) -> Vec<&'v str> {
+    object[list].as_array().into_iter().flatten().map(|item| item.text("name")).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -286,6 +286,28 @@ fn needs(pod: &Value, resource: &str, name: &str) -> bool {
 const SECRET_FIELDS: [&str; 6] =
     ["secret", "secretRef", "secretKeyRef", "nodePublishSecretRef", "azureFile", "nodeStageSecretRef"];
 
+/// The secrets that a value refers to, at any depth.
+pub(crate) fn secrets_in(value: &Value) -> Vec<&str> {
+    let mut found = Vec::new();
+    collect_secrets(value, &mut found);
+    found
+}
+
+fn collect_secrets<'v>(value: &'v Value, found: &mut Vec<&'v str>) {
+    match value {
+        Value::Object(entries) => {
+            for (name, value) in entries {
+                if SECRET_FIELDS.contains(&name.as_str()) && value.is_object() {
+                    found.push(if value.has("secretName") { value.text("secretName") } else { value.text("name") });
+                }
+                collect_secrets(value, found);
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| collect_secrets(item, found)),
+        _ => {}
+    }
+}
+
 /// Whether a volume's spec names a secret, in the namespace of its claim unless it says another.
 fn names_secret(spec: &Value, claim_namespace: &str, namespace: &str, name: &str) -> bool {
     let fields = [&SECRET_FIELDS[..], &["nodeExpandSecretRef"]].concat();
