@@ -16,6 +16,7 @@ mod namespace;
 pub(crate) mod node_restriction;
 mod node_taint;
 mod notes;
+mod owner_references;
 mod pod_resize;
 mod pod_resources;
 mod pod_security;
@@ -135,6 +136,7 @@ pub(crate) async fn check_create(
         (authorization::GROUP, _) => escalation::check(call, object),
         _ => Ok(()),
     }?;
+    owner_references::check(call, object, None)?;
     let plugins = call.server.extensions.current(&call.server.store);
     if !plugins.validate() {
         return Ok(());
@@ -223,6 +225,7 @@ pub(crate) async fn check_update(
         ((authorization::GROUP, _), None) => escalation::check(call, new),
         _ => Ok(()),
     }?;
+    owner_references::check(call, new, Some(old))?;
     let plugins = call.server.extensions.current(&call.server.store);
     if !plugins.validate() || options.kind.is_empty() {
         return Ok(());
