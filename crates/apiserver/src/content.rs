@@ -12,6 +12,7 @@ use setpoint_schema::{Edit, TypeRef, facts};
 use setpoint_schema::{Kind, protobuf, yaml};
 
 use crate::body::Body;
+use crate::inbox::{in_time, unreadable};
 use crate::query::FieldValidation;
 
 /// Largest request body. Same as kube-apiserver (3 MiB), so what one accepts the other does too.
@@ -24,28 +25,48 @@ const SCHEME: &str = "pkg/api/legacyscheme/scheme.go:30";
 const SUMMARY_BYTES: usize = 30;
 
 /// The whole body.
-pub async fn read(mut body: Body) -> Result<Bytes, Box<Status>> {
-    let mut whole: Option<BytesMut> = None;
-    let mut first = Bytes::new();
+pub async fn read(body: Body) -> Result<Bytes, Box<Status>> {
+    in_time(gather(body)).await
+}
+
+async fn gather(mut body: Body) -> Result<Bytes, Box<Status>> {
+    let mut pieces = Pieces::default();
     while let Some(frame) = body.frame().await {
-        let frame =
-            frame.map_err(|error| Box::new(Status::bad_request(format!("the body could not be read: {error}"))))?;
-        let Ok(data) = frame.into_data() else { continue };
-        let length = first.len() + whole.as_ref().map_or(0, BytesMut::len) + data.len();
-        if length > BODY_BYTES_MAX {
+        let Ok(data) = frame.map_err(|error| unreadable(&error))?.into_data() else { continue };
+        pieces.push(data);
+        if pieces.len() > BODY_BYTES_MAX {
             return Err(Box::new(Status::request_entity_too_large(&format!("limit is {BODY_BYTES_MAX}"))));
         }
-        match &mut whole {
-            Some(whole) => whole.extend_from_slice(&data),
-            None if first.is_empty() => first = data,
-            None => {
-                let mut joined = BytesMut::from(&*std::mem::take(&mut first));
-                joined.extend_from_slice(&data);
-                whole = Some(joined);
-            }
-        }
     }
-    Ok(whole.map_or(first, BytesMut::freeze))
+    Ok(pieces.join())
+}
+
+/// A body in the pieces that it comes in. Most come in one, which is not copied.
+#[derive(Default)]
+pub(crate) struct Pieces {
+    first: Bytes,
+    whole: BytesMut,
+}
+
+impl Pieces {
+    pub(crate) fn push(&mut self, data: Bytes) {
+        if self.len() == 0 {
+            self.first = data;
+            return;
+        }
+        if self.whole.is_empty() {
+            self.whole.extend_from_slice(&std::mem::take(&mut self.first));
+        }
+        self.whole.extend_from_slice(&data);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.first.len() + self.whole.len()
+    }
+
+    pub(crate) fn join(self) -> Bytes {
+        if self.whole.is_empty() { self.first } else { self.whole.freeze() }
+    }
 }
 
 /// The formats that bodies come in.

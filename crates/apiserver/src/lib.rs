@@ -27,6 +27,7 @@ mod flow;
 mod flow_schemas;
 mod freshness;
 mod health;
+mod inbox;
 mod local;
 
 mod objects;

@@ -26,6 +26,7 @@ use crate::call::Call;
 use crate::clock::{Chance, Clock};
 use crate::fence::Fence;
 use crate::flow::{Flow, Place};
+use crate::inbox::{Inbox, Received};
 use crate::metrics::Metrics;
 use crate::nearby::NearbyNodes;
 use crate::path::{self, ResourcePath, Target};
@@ -59,6 +60,8 @@ pub(crate) struct Inner {
     pub(crate) chance: Chance,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) flow: Flow,
+    /// Where bodies are gathered before their requests run.
+    inbox: Inbox,
     /// Who may do what.
     pub(crate) access: Arc<Access>,
     /// The webhooks and policies of the moment.
@@ -103,6 +106,7 @@ impl ApiServer {
                 chance,
                 metrics: Arc::default(),
                 flow: Flow::default(),
+                inbox: Inbox::default(),
                 access: Arc::default(),
                 extensions: Extensions::default(),
                 quota_queues: Queues::default(),
@@ -311,15 +315,10 @@ impl Inner {
         body: Body,
     ) -> Response<Body> {
         match target {
-            Target::Other(segments) => match self.check_path(caller, parts) {
-                Ok(()) => match self.debug.get() {
-                    Some(answer) if segments.first() == Some(&"debug") => {
-                        answer(parts.method.clone(), parts.uri.clone()).await
-                    }
-                    _ => discovery::answer(self, registry, parts, &segments),
-                },
-                Err(status) => answer::status(&status),
-            },
+            Target::Other(segments) => {
+                let result = self.path(registry, parts, &segments, caller).await;
+                result.unwrap_or_else(|status| answer::status(&status))
+            }
             Target::Resource(path) => {
                 let result = self.resource(registry, parts, path, caller, body).await;
                 result.unwrap_or_else(|status| refusal(parts, &status))
@@ -363,12 +362,41 @@ impl Inner {
         })
     }
 
-    fn check_path(&self, caller: &mut Caller<'_>, parts: &http::request::Parts) -> Result<(), Box<Status>> {
-        if caller.internal {
-            return Ok(());
-        }
+    /// The answer at a path that is none of a resource.
+    async fn path(
+        &self,
+        registry: &Arc<Registry>,
+        parts: &http::request::Parts,
+        segments: &[&str],
+        caller: &mut Caller<'_>,
+    ) -> Answer {
         let verb = parts.method.as_str().to_ascii_lowercase();
-        self.check_access(caller, &Asked::of_path(&verb, parts.uri.path()))
+        let asked = Asked::of_path(&verb, parts.uri.path());
+        if !caller.internal {
+            self.check_access(caller, &asked)?;
+        }
+        if let Some(answer) = self.debug.get().filter(|_| segments.first() == Some(&"debug")) {
+            // A profile takes as long as it was asked to: it would hold its place for nothing.
+            return Ok(answer(parts.method.clone(), parts.uri.clone()).await);
+        }
+        let place = self.place(parts, caller, &asked, 1).await?;
+        let mut response = discovery::answer(self, registry, parts, segments);
+        place.tell(&mut response);
+        Ok(response)
+    }
+
+    /// A place among the requests that run. Parts of this process need none: their work is bounded where it begins.
+    async fn place(
+        &self,
+        parts: &http::request::Parts,
+        caller: &Caller<'_>,
+        asked: &Asked<'_>,
+        listed: usize,
+    ) -> Result<Place, Box<Status>> {
+        match parts.extensions.get::<InProcess>() {
+            Some(_) => Ok(Place::default()),
+            None => self.flow.enter(&self.store, &caller.user, asked, listed).await,
+        }
     }
 
     /// Whether somebody may do something, and if not, the refusal. The reason is noted either way.
@@ -413,21 +441,23 @@ impl Inner {
             let everywhere = path.namespace.is_none() && served.kind.namespaced && parts.method != Method::GET;
             served.custom.is_none() || is_addressed_rightly(&served.kind, &path) && !everywhere
         });
-        if !is_known && node_metrics::is_about(self, &path) {
-            return node_metrics::answer(self, registry, parts, &path, &caller.user).await;
-        }
-        if !is_known && !registry.has_builtin_version(path.group, path.version) {
-            return Ok(answer::page_not_found());
-        }
-        let served = served.ok_or_else(unknown_resource)?;
-        let place = match parts.extensions.get::<InProcess>() {
-            Some(_) => Place::default(),
-            None => {
-                let listed = if asked.verb == "list" { self.listed(served, &path, &query) } else { 1 };
-                self.flow.enter(&self.store, &caller.user, &asked, listed).await?
-            }
+        let received = match parts.extensions.get::<InProcess>() {
+            Some(_) => Received::at_hand(body),
+            None => self.inbox.take(&parts.method, &path, body).await?,
         };
-        let mut response = self.dispatch(served, parts, &path, query, caller, body).await;
+        let listed = match served {
+            Some(served) if asked.verb == "list" => self.listed(served, &path, &query),
+            _ => 1,
+        };
+        let place = self.place(parts, caller, &asked, listed).await?;
+        let mut response = if !is_known && node_metrics::is_about(self, &path) {
+            node_metrics::answer(self, registry, parts, &path, &caller.user).await
+        } else if !is_known && !registry.has_builtin_version(path.group, path.version) {
+            Ok(answer::page_not_found())
+        } else {
+            let served = served.ok_or_else(unknown_resource)?;
+            self.dispatch(served, parts, &path, query, caller, received.body).await
+        };
         if let Ok(response) = &mut response {
             place.tell(response);
         }
