@@ -19,7 +19,7 @@ use setpoint_schema::builtin::admissionregistration::Scope;
 use setpoint_schema::json::Json;
 use setpoint_schema::patch::{JsonPatch, Strictness};
 
-use self::client::Client;
+use self::client::{Client, Trouble};
 use self::review::{Sort, Verdict};
 use super::expression::{Conditions, Evaluation, Inputs, Met, Seen};
 use super::matching::Criteria;
@@ -115,7 +115,7 @@ impl Hook {
         }
         let version = review::version(&self.versions).ok_or_else(|| {
             let why = "webhook does not accept known AdmissionReview versions (v1, v1beta1)";
-            Failure::Unreachable(format!("could not create admission objects: {why}"))
+            Failure::Unreachable(Trouble::plain(format!("could not create admission objects: {why}")))
         })?;
         let uid = request.server.chance.uid();
         let mut told = request.to_value(served);
@@ -126,11 +126,13 @@ impl Hook {
         let document = review::document(version, Value::Object(told));
         let body = serde_json::to_vec(&document).expect("a value is always encodable");
         let answer = self.client.post(request.server, Bytes::from(body), self.timeout).await;
-        let answer = answer.map_err(|why| Failure::Unreachable(format!("failed to call webhook: {why}")))?;
+        let answer = answer.map_err(|trouble| Failure::Unreachable(trouble.within("failed to call webhook")))?;
+        let quoting = |why: String, kept: &'static str| Failure::Unreachable(Trouble::quoting(why, kept.to_owned()));
         let answer = setpoint_schema::json::parse(&answer)
-            .map_err(|error| Failure::Unreachable(format!("failed to call webhook: {error}")))?;
-        review::read(version, sort, &uid, &answer.into_value())
-            .map_err(|why| Failure::Unreachable(format!("received invalid webhook response: {why}")))
+            .map_err(|error| quoting(format!("failed to call webhook: {error}"), "its answer is no JSON"))?;
+        review::read(version, sort, &uid, &answer.into_value()).map_err(|why| {
+            quoting(format!("received invalid webhook response: {why}"), "its answer is not that of a review")
+        })
     }
 
     fn failed(&self, why: &str) -> String {
@@ -141,7 +143,7 @@ impl Hook {
 /// Why there is no verdict.
 enum Failure {
     /// The webhook can't be asked, or answers nonsense: its configuration says what that means.
-    Unreachable(String),
+    Unreachable(Trouble),
     /// Whatever the configuration says, it is a refusal.
     Refused(Box<Status>),
 }
@@ -166,13 +168,19 @@ pub(super) async fn mutate(
         let changed = match outcome {
             Ok(verdict) => settle(hook, request, &served, object.as_deref_mut(), verdict, &place, notes)?,
             Err(Failure::Refused(status)) => return Err(status),
-            Err(Failure::Unreachable(why)) => Settled::Failed(why),
+            Err(Failure::Unreachable(trouble)) => Settled::Failed(trouble),
         };
         let changed = match changed {
             Settled::Done(changed) => changed,
-            Settled::Failed(why) if hook.strict => return Err(Box::new(Status::internal_error(hook.failed(&why)))),
-            Settled::Failed(why) => {
-                tracing::warn!(webhook = hook.name, why, "a webhook can't be asked, and the request goes on");
+            Settled::Failed(trouble) if hook.strict => {
+                return Err(Box::new(Status::internal_error(hook.failed(&trouble.why))));
+            }
+            Settled::Failed(trouble) => {
+                tracing::warn!(
+                    webhook = hook.name,
+                    why = trouble.kept,
+                    "a webhook can't be asked, and the request goes on"
+                );
                 notes.annotate(format!("failed-open.{MUTATION}{place}"), &hook.name);
                 false
             }
@@ -196,7 +204,7 @@ enum Settled {
     /// It was followed; whether the object changed.
     Done(bool),
     /// It makes no sense.
-    Failed(String),
+    Failed(Trouble),
 }
 
 /// Does what a webhook said.
@@ -218,7 +226,10 @@ fn settle(
     }
     let patch = match JsonPatch::decode(&verdict.patch, Strictness::Lax) {
         Ok(patch) => patch,
-        Err(error) => return Ok(Settled::Failed(format!("received undecodable patch in webhook response: {error}"))),
+        Err(error) => {
+            let why = format!("received undecodable patch in webhook response: {error}");
+            return Ok(Settled::Failed(Trouble::quoting(why, "its patch can't be read".to_owned())));
+        }
     };
     let written: Value = serde_json::from_slice(&verdict.patch).unwrap_or_default();
     if written.as_array().is_none_or(Vec::is_empty) {
@@ -231,7 +242,8 @@ fn settle(
         return Err(internal(format!("admission webhook {name} {why}")));
     };
     if verdict.patch_type != "JSONPatch" {
-        return Ok(Settled::Failed(format!("unsupported patch type {}", quote(&verdict.patch_type))));
+        let why = format!("unsupported patch type {}", quote(&verdict.patch_type));
+        return Ok(Settled::Failed(Trouble::quoting(why, "its patch is of an unknown type".to_owned())));
     }
     let before = request.converted(object, request.served, served);
     let patched = patch.apply(Json::of(&before)).map_err(|error| internal(error.to_string()))?.into_value();
@@ -276,9 +288,15 @@ pub(super) async fn validate(
                 (!verdict.allowed).then(|| review::denied(&hook.name, &verdict.result))
             }
             Err(Failure::Refused(status)) => Some(status),
-            Err(Failure::Unreachable(why)) if hook.strict => Some(Box::new(Status::internal_error(hook.failed(&why)))),
-            Err(Failure::Unreachable(why)) => {
-                tracing::warn!(webhook = hook.name, why, "a webhook can't be asked, and the request goes on");
+            Err(Failure::Unreachable(trouble)) if hook.strict => {
+                Some(Box::new(Status::internal_error(hook.failed(&trouble.why))))
+            }
+            Err(Failure::Unreachable(trouble)) => {
+                tracing::warn!(
+                    webhook = hook.name,
+                    why = trouble.kept,
+                    "a webhook can't be asked, and the request goes on"
+                );
                 let key = format!("failed-open.validating.webhook.admission.k8s.io/round_0_index_{index}");
                 notes.annotate(key, &hook.name);
                 None

@@ -31,6 +31,33 @@ const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Connections that are kept open for the next call.
 const IDLE_MAX: usize = 8;
 
+/// How much of an answer that is none is quoted. Same as in Kubernetes' client.
+const QUOTED_BYTES_MAX: usize = 2048;
+
+/// What went wrong with a call.
+pub(super) struct Trouble {
+    /// For the client, in the words of Kubernetes.
+    pub(super) why: String,
+    /// For the log: without what the webhook said, which may be what it was asked about.
+    pub(super) kept: String,
+}
+
+impl Trouble {
+    /// With nothing in it that the webhook said.
+    pub(super) fn plain(why: String) -> Trouble {
+        Trouble { kept: why.clone(), why }
+    }
+
+    /// With words of the webhook's in it, for which the log has others.
+    pub(super) fn quoting(why: String, kept: String) -> Trouble {
+        Trouble { why, kept }
+    }
+
+    pub(super) fn within(self, what: &str) -> Trouble {
+        Trouble { why: format!("{what}: {}", self.why), kept: format!("{what}: {}", self.kept) }
+    }
+}
+
 /// Where a webhook is, and how it is reached.
 pub(super) struct Client {
     place: Place,
@@ -98,15 +125,15 @@ impl Client {
     }
 
     /// Posts a document and returns the answer, or what went wrong in the words of Kubernetes.
-    pub(super) async fn post(&self, server: &Inner, body: Bytes, timeout: Duration) -> Result<Bytes, String> {
+    pub(super) async fn post(&self, server: &Inner, body: Bytes, timeout: Duration) -> Result<Bytes, Trouble> {
         let path = format!("{}?timeout={}s", self.path, timeout.as_secs());
         let url = format!("{}{path}", self.url);
-        let failed = |why: String| format!("Post {}: {why}", setpoint_api::quote::quote(&url));
+        let failed = |why: String| Trouble::plain(format!("Post {}: {why}", setpoint_api::quote::quote(&url)));
         match tokio::time::timeout(timeout, self.exchange(server, &path, body)).await {
             Err(_) => Err(failed("context deadline exceeded".to_owned())),
             Ok(Err(why)) => Err(failed(why)),
             Ok(Ok((code, answer))) if code == StatusCode::OK || code == StatusCode::CREATED => Ok(answer),
-            Ok(Ok((code, answer))) => Err(refused(code, &answer)),
+            Ok(Ok((code, answer))) => Err(Trouble::quoting(refused(code, &answer), format!("it answered {code}"))),
         }
     }
 
@@ -294,11 +321,15 @@ fn refused(code: StatusCode, answer: &[u8]) -> String {
     let status: Option<Value> = serde_json::from_slice(answer).ok();
     if let Some(status) = status.filter(|status| status.text("kind") == "Status" && !status.text("message").is_empty())
     {
-        return status.text("message").to_owned();
+        return quoted(status.text("message")).to_owned();
     }
-    let text = String::from_utf8_lossy(answer);
+    let text = String::from_utf8_lossy(&answer[..answer.len().min(QUOTED_BYTES_MAX)]);
     let nothing = GroupResource::new("", "");
     Status::generic_server_response(code.as_u16(), "POST", &nothing, "", text.trim()).message
+}
+
+fn quoted(text: &str) -> &str {
+    &text[..text.floor_char_boundary(QUOTED_BYTES_MAX)]
 }
 
 fn in_go_words(error: &std::io::Error) -> String {

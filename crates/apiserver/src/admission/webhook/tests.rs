@@ -135,10 +135,9 @@ async fn what_goes_wrong_is_told_and_refused_or_passed_over() {
     for (reply, expected) in [
         (Reply::Raw(500, "boom".into()), "an error on the server (\"boom\") has prevented the request from succeeding"),
         (Reply::Raw(404, "".into()), "the server could not find the requested resource"),
-        (
-            Reply::Redirect("https://127.0.0.1:1/elsewhere".into()),
-            "the server responded with the status code 302 but did not return more information",
-        ),
+        (Reply::Raw(500, "x".repeat(100_000)), "\") has prevented the request from succeeding"),
+        (Reply::Raw(200, "<html>".into()), "invalid character '<' looking for beginning of value"),
+        (Reply::Raw(200, "".into()), "unexpected end of JSON input"),
         (Reply::Closed, "EOF"),
         (Reply::Raw(200, "x".repeat(9 * 1024 * 1024)), "length limit exceeded"),
     ] {
@@ -164,6 +163,26 @@ async fn what_goes_wrong_is_told_and_refused_or_passed_over() {
     stranger.ca_bundle = Backend::start(|_| allowed()).await.ca_bundle;
     let expected = "tls: failed to verify certificate: x509: certificate signed by unknown authority";
     check_failure(&server, stranger, "failed to call webhook: ", expected).await;
+    for code in [301, 302, 303, 307, 308] {
+        let elsewhere = Backend::start(|_| allowed()).await;
+        let to = format!("https://{}/elsewhere", elsewhere.address);
+        let backend = Backend::start(move |_| Reply::Redirect(code, to.clone())).await;
+        let expected = format!("the server responded with the status code {code} but did not return more information");
+        check_failure(&server, backend, "failed to call webhook: ", &expected).await;
+        assert_eq!(elsewhere.asked().len(), 0, "{code} is not followed");
+    }
+    let other = Backend::start_as(&["other.example.com"], |_| {}, |_| allowed()).await;
+    let expected = "tls: failed to verify certificate: x509: certificate is not valid for 127.0.0.1";
+    check_failure(&server, other, "failed to call webhook: ", expected).await;
+    for (from, to) in [(1975, 2000), (4000, 4001)] {
+        let change = move |params: &mut rcgen::CertificateParams| {
+            params.not_before = rcgen::date_time_ymd(from, 1, 1);
+            params.not_after = rcgen::date_time_ymd(to, 1, 1);
+        };
+        let late = Backend::start_as(&["127.0.0.1"], change, |_| allowed()).await;
+        let expected = "tls: failed to verify certificate: x509: certificate has expired or is not yet valid";
+        check_failure(&server, late, "failed to call webhook: ", expected).await;
+    }
     let mut nobody = Backend::start(|_| allowed()).await;
     nobody.address = ([127, 0, 0, 1], 9).into();
     let expected = "Post \"https://127.0.0.1:9/review?timeout=10s\": dial tcp 127.0.0.1:9: connect: connection refused";
@@ -175,6 +194,7 @@ async fn check_failure(server: &Server, backend: Backend, place: &str, expected:
     let (code, message) = server.refused("POST", MAPS, map("a")).await;
     let begins = format!("Internal error occurred: failed calling webhook \"v.example.com\": {place}");
     assert!(code == 500 && message.starts_with(&begins) && message.contains(expected), "{message}");
+    assert!(message.len() < 4_096, "not all of what a webhook says is repeated");
     server.done("DELETE", &format!("{VALIDATING}/v"), Value::Null).await;
     let lenient = hook("v.example.com", &backend, json!({"failurePolicy": "Ignore"}));
     configure(server, VALIDATING, "v", vec![lenient]).await;
@@ -194,6 +214,46 @@ async fn a_webhook_that_never_answers_is_not_waited_for() {
         backend.address
     );
     assert_eq!((code, message), (500, expected));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_webhook_that_answers_drop_by_drop_is_not_waited_for() {
+    let server = Server::start().await;
+    let backend = Backend::start(|_| Reply::Drip(" ".repeat(1_000))).await;
+    let hooks = vec![hook("v.example.com", &backend, json!({"timeoutSeconds": 5}))];
+    configure(&server, VALIDATING, "v", hooks).await;
+    let (code, message) = server.refused("POST", MAPS, map("a")).await;
+    assert!(code == 500 && message.ends_with("context deadline exceeded"), "{message}");
+}
+
+#[tokio::test]
+async fn a_patch_that_can_not_be_applied_changes_nothing() {
+    let server = Server::start().await;
+    let encoded = |text: &str| setpoint_schema::base64::encode(text.as_bytes());
+    let with = |patch: &str, kind: &str| json!({"allowed": true, "patch": encoded(patch), "patchType": kind});
+    for (response, is_passed_over) in [
+        (with("no json", "JSONPatch"), true),
+        (with("{}", "JSONPatch"), true),
+        (with(r#"[{"op": "add", "path": "/data/x", "value": "y"}]"#, "MergePatch"), true),
+        (with(r#"[{"op": "remove", "path": "/data/none"}]"#, "JSONPatch"), false),
+        (with(r#"[{"op": "test", "path": "/data/k", "value": "other"}]"#, "JSONPatch"), false),
+        (with(r#"[{"op": "replace", "path": "/data", "value": ["k"]}]"#, "JSONPatch"), false),
+        (
+            with(r#"[{"op": "replace", "path": "", "value": {"apiVersion": "v1", "kind": "Secret"}}]"#, "JSONPatch"),
+            false,
+        ),
+    ] {
+        for (policy, is_refused) in [("Fail", true), ("Ignore", !is_passed_over)] {
+            let reply = Reply::Review(response.clone());
+            let backend = Backend::start(move |_| reply.clone()).await;
+            let hook = hook("m.example.com", &backend, json!({"failurePolicy": policy}));
+            configure(&server, MUTATING, "m", vec![hook]).await;
+            let (code, answer) = server.send("POST", &format!("{MAPS}?dryRun=All"), map("a")).await;
+            assert_eq!(code >= 400, is_refused, "{policy} {response}: {answer}");
+            assert!(code >= 400 || answer["data"] == json!({"k": "v"}), "{answer}");
+            server.done("DELETE", &format!("{MUTATING}/m"), Value::Null).await;
+        }
+    }
 }
 
 #[tokio::test]

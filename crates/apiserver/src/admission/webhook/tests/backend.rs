@@ -3,19 +3,24 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::{StreamExt, stream};
 use http::{Request, Response};
-use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
+use http_body_util::{BodyExt, StreamBody};
+use hyper::body::{Frame, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use rcgen::{CertificateParams, KeyPair};
 use rustls::ServerConfig;
 use rustls::pki_types::PrivateKeyDer;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
+
+use crate::body::{Body, full};
 
 /// An answer.
 #[derive(Clone)]
@@ -24,8 +29,10 @@ pub(super) enum Reply {
     Review(Value),
     /// A code and a body.
     Raw(u16, String),
-    /// To another place.
-    Redirect(String),
+    /// To another place, with this code.
+    Redirect(u16, String),
+    /// A body that comes in small pieces, with a second between them.
+    Drip(String),
     /// The end of the connection.
     Closed,
     /// None.
@@ -43,15 +50,27 @@ pub(super) struct Backend {
 
 impl Backend {
     pub(super) async fn start(answer: impl Fn(&Value) -> Reply + Send + Sync + 'static) -> Backend {
-        let names = ["127.0.0.1", "hook.default.svc"].map(str::to_owned);
-        let issued = rcgen::generate_simple_self_signed(names).unwrap();
-        let key = PrivateKeyDer::try_from(issued.signing_key.serialize_der()).unwrap();
+        Backend::start_as(&["127.0.0.1", "hook.default.svc"], |_| {}, answer).await
+    }
+
+    /// A server whose certificate has these names, and what `change` makes of it.
+    pub(super) async fn start_as(
+        names: &[&str],
+        change: impl FnOnce(&mut CertificateParams),
+        answer: impl Fn(&Value) -> Reply + Send + Sync + 'static,
+    ) -> Backend {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut params = CertificateParams::new(names).unwrap();
+        change(&mut params);
+        let pair = KeyPair::generate().unwrap();
+        let certificate = params.self_signed(&pair).unwrap();
+        let key = PrivateKeyDer::try_from(pair.serialize_der()).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_no_client_auth()
-            .with_single_cert(vec![issued.cert.der().clone()], key)
+            .with_single_cert(vec![certificate.der().clone()], key)
             .unwrap();
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -59,7 +78,7 @@ impl Backend {
         let mut serving = JoinSet::new();
         let answer: Arc<Answer> = Arc::new(answer);
         serving.spawn(serve(listener, TlsAcceptor::from(Arc::new(config)), answer, Arc::clone(&asked)));
-        let ca_bundle = setpoint_schema::base64::encode(issued.cert.pem().as_bytes());
+        let ca_bundle = setpoint_schema::base64::encode(certificate.pem().as_bytes());
         Backend { address, ca_bundle, asked, _serving: Arc::new(serving) }
     }
 
@@ -92,13 +111,13 @@ async fn reply(
     request: Request<Incoming>,
     answer: &Answer,
     asked: &Mutex<Vec<(String, Value)>>,
-) -> Result<Response<Full<Bytes>>, std::io::Error> {
+) -> Result<Response<Body>, std::io::Error> {
     let path = request.uri().to_string();
     let body = request.into_body().collect().await.map_err(std::io::Error::other)?.to_bytes();
     let review: Value = serde_json::from_slice(&body).unwrap();
     asked.lock().unwrap().push((path, review.clone()));
     let reply = answer(&review);
-    let plain = |code: u16, body: String| Response::builder().status(code).body(Full::from(body)).unwrap();
+    let plain = |code: u16, body: String| Response::builder().status(code).body(full(body)).unwrap();
     Ok(match reply {
         Reply::Review(mut response) => {
             response["uid"] = review["request"]["uid"].clone();
@@ -106,7 +125,15 @@ async fn reply(
             plain(200, answer.to_string())
         }
         Reply::Raw(code, body) => plain(code, body),
-        Reply::Redirect(to) => Response::builder().status(302).header("location", to).body(Full::default()).unwrap(),
+        Reply::Redirect(code, to) => Response::builder().status(code).header("location", to).body(full("")).unwrap(),
+        Reply::Drip(body) => {
+            let pieces = body.into_bytes().chunks(16).map(Bytes::copy_from_slice).collect::<Vec<_>>();
+            let slow = stream::iter(pieces).then(|piece| async {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                Ok::<_, Infallible>(Frame::data(piece))
+            });
+            Response::new(StreamBody::new(slow).map_err(|never| match never {}).boxed_unsync())
+        }
         Reply::Closed => return Err(std::io::Error::other("closed")),
         Reply::Never => match std::future::pending::<Infallible>().await {},
     })
