@@ -8,8 +8,10 @@ mod bootstrap;
 mod public;
 mod request;
 mod review;
+mod verified;
 
 use std::fmt;
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -22,6 +24,8 @@ use serde::{Deserialize, Serialize};
 pub(crate) use request::issue;
 pub(crate) use review::{holder, review};
 
+use self::verified::{Opened, Verified};
+
 /// Who signs, and for whom a token is if nobody else is named.
 pub(crate) const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 
@@ -33,6 +37,8 @@ pub struct Signer {
     pair: EcdsaKeyPair,
     /// Tells keys apart: the digest of the public one.
     id: String,
+    /// Tokens whose signature was found to be right.
+    verified: Verified,
 }
 
 impl Signer {
@@ -41,7 +47,7 @@ impl Signer {
         let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8, &SystemRandom::new())
             .map_err(|error| BadKey(error.to_string()))?;
         let digest = ring::digest::digest(&ring::digest::SHA256, public);
-        Ok(Signer { pair, id: URL_SAFE_NO_PAD.encode(digest) })
+        Ok(Signer { pair, id: URL_SAFE_NO_PAD.encode(digest), verified: Verified::default() })
     }
 
     fn sign(&self, claims: &Claims) -> Result<String, BadKey> {
@@ -54,11 +60,15 @@ impl Signer {
         Ok(token)
     }
 
-    /// The claims of a token that says it is ours; an error if it is not signed by us.
-    fn open(&self, token: &str) -> Result<Claims, Refused> {
+    /// What a token says that is signed by us. Whether it is still good is another question, asked each time.
+    fn open(&self, token: &str) -> Result<Arc<Opened>, Refused> {
         if token.len() > TOKEN_BYTES_MAX {
             return Err(Refused::Foreign);
         }
+        self.verified.get_or_open(token, || self.verify(token))
+    }
+
+    fn verify(&self, token: &str) -> Result<Claims, Refused> {
         let (signed, signature) = token.rsplit_once('.').ok_or(Refused::Foreign)?;
         let (header, claims) = signed.split_once('.').ok_or(Refused::Foreign)?;
         let header: Header = read(header).ok_or(Refused::Foreign)?;

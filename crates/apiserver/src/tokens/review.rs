@@ -1,14 +1,17 @@
 //! TokenReview: whose token this is.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
 
 use serde_json::{Value, json};
-use setpoint_api::Status;
+use setpoint_api::{GroupResource, Revision, Status};
 use setpoint_schema::Edit;
 
-use super::request::{find, texts};
+use super::request::texts;
+use super::verified::{Bound, Opened};
 use super::{Claims, ISSUER, Named, Refused, bootstrap};
 use crate::call::Call;
+use crate::objects;
 use crate::server::Inner;
 use crate::user::User;
 
@@ -31,7 +34,7 @@ pub(crate) fn review(call: &Call<'_>, object: &Value) -> Result<Value, Box<Statu
         return Ok(accepted(user.settled(), &[ISSUER.to_owned()]));
     }
     Ok(match judged {
-        Ok((claims, audiences)) => accepted(user(&claims), &audiences),
+        Ok((opened, audiences)) => accepted(user(&opened.claims), &audiences),
         Err(Refused::Foreign) => json!({"user": {}, "error": "invalid bearer token"}),
         Err(Refused::Because(why)) => json!({"user": {}, "error": format!("[invalid bearer token, {why}]")}),
     })
@@ -47,23 +50,24 @@ fn accepted(user: User, audiences: &[String]) -> Value {
 }
 
 /// The claims of a good token, and for which of the audiences it is.
-fn judge(server: &Inner, token: &str, wanted: &[String]) -> Result<(Claims, Vec<String>), Refused> {
-    let claims = server.signer.get().ok_or(Refused::Foreign)?.open(token)?;
+fn judge(server: &Inner, token: &str, wanted: &[String]) -> Result<(Arc<Opened>, Vec<String>), Refused> {
+    let opened = server.signer.get().ok_or(Refused::Foreign)?.open(token)?;
+    let claims = &opened.claims;
     let audiences: Vec<String> = claims.aud.iter().filter(|audience| wanted.contains(audience)).cloned().collect();
     if audiences.is_empty() {
         let (has, wants) = (quoted(&claims.aud), quoted(wanted));
         let why = format!("token audiences [{has}] is invalid for the target audiences [{wants}]");
         return Err(Refused::Because(why));
     }
-    check_time(&claims, server.clock.seconds())?;
-    check_objects(server, &claims)?;
-    Ok((claims, audiences))
+    check_time(claims, server.clock.seconds())?;
+    check_objects(server, &opened)?;
+    Ok((opened, audiences))
 }
 
 /// Whose token this is, if it is a good one for this server.
 pub(crate) fn holder(server: &Inner, token: &str) -> Option<User> {
     match judge(server, token, &[ISSUER.to_owned()]) {
-        Ok((claims, _)) => Some(user(&claims)),
+        Ok((opened, _)) => Some(user(&opened.claims)),
         Err(_) => bootstrap::holder(server, token).map(User::settled),
     }
 }
@@ -85,38 +89,89 @@ fn check_time(claims: &Claims, now: i64) -> Result<(), Refused> {
     Err(Refused::Because(why.to_owned()))
 }
 
+/// What tokens are bound to, in the order of [`Bound`].
+static RESOURCES: LazyLock<[GroupResource; 4]> =
+    LazyLock::new(|| ["serviceaccounts", "secrets", "pods", "nodes"].map(|plural| GroupResource::new("", plural)));
+
 /// The account, and what the token is bound to, are still the same.
-fn check_objects(server: &Inner, claims: &Claims) -> Result<(), Refused> {
-    let subject = &claims.kubernetes;
-    let namespace = &*subject.namespace;
-    let account = &subject.serviceaccount;
-    let found = find(server, "serviceaccounts", Some(namespace), &account.name)
-        .map_err(|status| Refused::Because(status.message.clone()))?;
-    let uid = found["metadata"].text("uid");
+fn check_objects(server: &Inner, opened: &Opened) -> Result<(), Refused> {
+    let subject = &opened.claims.kubernetes;
+    let namespace = Some(&*subject.namespace);
+    check_account(server, opened)?;
+    check_bound(server, opened, Bound::Secret, namespace, subject.secret.as_ref())?;
+    check_bound(server, opened, Bound::Pod, namespace, subject.pod.as_ref())?;
+    // A pod's token says where the pod is; it is not bound to that node.
+    check_bound(server, opened, Bound::Node, None, subject.node.as_ref().filter(|_| subject.pod.is_none()))
+}
+
+fn check_account(server: &Inner, opened: &Opened) -> Result<(), Refused> {
+    let subject = &opened.claims.kubernetes;
+    let (namespace, account) = (&*subject.namespace, &subject.serviceaccount);
+    let missing = |resource: &GroupResource| Refused::Because(Status::not_found(resource, &account.name).message);
+    let Some(found) = look(server, opened, Bound::Account, Some(namespace), &account.name).map_err(missing)? else {
+        return Ok(());
+    };
+    let uid = found.object["metadata"].text("uid");
     if uid != account.uid {
         let why = format!("service account UID ({uid}) does not match claim ({})", account.uid);
         return Err(Refused::Because(why));
     }
-    if is_gone(server, &found) {
+    if is_gone(server, &found.object) {
         return Err(Refused::Because(format!("service account {namespace}/{} has been deleted", account.name)));
     }
-    check_bound(server, "secrets", Some(namespace), subject.secret.as_ref())?;
-    check_bound(server, "pods", Some(namespace), subject.pod.as_ref())?;
-    // A pod's token says where the pod is; it is not bound to that node.
-    check_bound(server, "nodes", None, subject.node.as_ref().filter(|_| subject.pod.is_none()))
+    remember(opened, Bound::Account, &found);
+    Ok(())
 }
 
-fn check_bound(server: &Inner, plural: &str, namespace: Option<&str>, bound: Option<&Named>) -> Result<(), Refused> {
+fn check_bound(
+    server: &Inner,
+    opened: &Opened,
+    what: Bound,
+    namespace: Option<&str>,
+    bound: Option<&Named>,
+) -> Result<(), Refused> {
     let Some(bound) = bound else { return Ok(()) };
     let invalidated = || Refused::Because("service account token has been invalidated".to_owned());
-    let found = find(server, plural, namespace, &bound.name).map_err(|_| invalidated())?;
-    let uid = found["metadata"].text("uid");
+    let found = look(server, opened, what, namespace, &bound.name).map_err(|_| invalidated())?;
+    let Some(found) = found else { return Ok(()) };
+    let uid = found.object["metadata"].text("uid");
     if uid != bound.uid {
-        let kind = plural.trim_end_matches('s');
+        let kind = RESOURCES[what as usize].resource.trim_end_matches('s');
         let why = format!("{kind} UID ({uid}) does not match service account {kind} ref claim ({})", bound.uid);
         return Err(Refused::Because(why));
     }
-    if is_gone(server, &found) { Err(invalidated()) } else { Ok(()) }
+    if is_gone(server, &found.object) {
+        return Err(invalidated());
+    }
+    remember(opened, what, &found);
+    Ok(())
+}
+
+/// The object that a token is bound to, as it is now; nothing if it is as it was when it was found to be right.
+fn look(
+    server: &Inner,
+    opened: &Opened,
+    bound: Bound,
+    namespace: Option<&str>,
+    name: &str,
+) -> Result<Option<Looked>, &'static GroupResource> {
+    let resource = &RESOURCES[bound as usize];
+    let found = server.store.snapshot().get(resource, namespace, name).ok_or(resource)?;
+    let revision = found.revision();
+    Ok((!opened.has_seen(bound, revision)).then(|| Looked { object: objects::value(&found), revision }))
+}
+
+/// One that is not being deleted stays right until it changes.
+fn remember(opened: &Opened, bound: Bound, looked: &Looked) {
+    if !looked.object["metadata"].has("deletionTimestamp") {
+        opened.saw(bound, looked.revision);
+    }
+}
+
+/// A version of an object.
+struct Looked {
+    object: Value,
+    revision: Revision,
 }
 
 /// Deleted for longer than clocks differ, whatever still holds the object.
