@@ -22,6 +22,7 @@ mod continuation;
 mod definitions;
 mod discovery;
 mod event_expiry;
+mod event_rate;
 mod fence;
 mod flow;
 mod flow_schemas;

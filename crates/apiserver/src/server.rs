@@ -24,6 +24,7 @@ use crate::authorization::{self, Access, Asked, Narrowed};
 use crate::body::Body;
 use crate::call::Call;
 use crate::clock::{Chance, Clock};
+use crate::event_rate::EventRate;
 use crate::fence::Fence;
 use crate::flow::{Flow, Place};
 use crate::inbox::{Inbox, Received};
@@ -62,6 +63,8 @@ pub(crate) struct Inner {
     pub(crate) flow: Flow,
     /// Where bodies are gathered before their requests run.
     inbox: Inbox,
+    /// How many Events were written lately.
+    event_rate: EventRate,
     /// Who may do what.
     pub(crate) access: Arc<Access>,
     /// The webhooks and policies of the moment.
@@ -107,6 +110,7 @@ impl ApiServer {
                 metrics: Arc::default(),
                 flow: Flow::default(),
                 inbox: Inbox::default(),
+                event_rate: EventRate::default(),
                 access: Arc::default(),
                 extensions: Extensions::default(),
                 quota_queues: Queues::default(),
@@ -443,7 +447,10 @@ impl Inner {
         });
         let received = match parts.extensions.get::<InProcess>() {
             Some(_) => Received::at_hand(body),
-            None => self.inbox.take(&parts.method, &path, body).await?,
+            None => {
+                self.event_rate.count(&caller.user, &asked)?;
+                self.inbox.take(&parts.method, &path, body).await?
+            }
         };
         let listed = match served {
             Some(served) if asked.verb == "list" => self.listed(served, &path, &query),
