@@ -114,3 +114,78 @@ async fn an_answer_says_which_schema_and_level_its_request_was_of() {
     assert!(header("x-kubernetes-pf-flowschema-uid").is_some());
     assert!(header("x-kubernetes-pf-prioritylevel-uid").is_some_and(|uid| !uids.contains(&uid)));
 }
+
+/// A request by a user, through the whole server.
+async fn ask(server: &Server, user: User, path: &str) -> http::Response<crate::body::Body> {
+    let mut request = Request::get(path).body(full("")).unwrap();
+    request.extensions_mut().insert(Arc::new(user));
+    tower::Service::call(&mut server.api.clone(), request).await.unwrap()
+}
+
+/// A server whose level for `ann` has no seat left, and refuses at once.
+async fn full_up(resources: serde_json::Value) -> (Server, Place) {
+    let server = Server::start().await;
+    server.api.prepare_roles().await.unwrap();
+    let spec = json!({"type": "Limited", "limited": {"nominalConcurrencyShares": 1, "lendablePercent": 0, "borrowingLimitPercent": 0,
+        "limitResponse": {"type": "Reject"}}});
+    let level = json!({"metadata": {"name": "narrow"}, "spec": spec});
+    server.done("POST", "/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations", level).await;
+    let mut rule = json!({"subjects": [{"kind": "Group", "group": {"name": "system:authenticated"}}]});
+    resources.as_object().unwrap().iter().for_each(|(field, value)| rule[field] = value.clone());
+    let spec = json!({"priorityLevelConfiguration": {"name": "narrow"}, "matchingPrecedence": 200, "rules": [rule]});
+    let schema = json!({"metadata": {"name": "narrow"}, "spec": spec});
+    server.done("POST", "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas", schema).await;
+    let flow = &server.api.inner.flow;
+    let mut taken = Vec::new();
+    let asked = Asked::of_path("get", "/apis");
+    let everything = resources.get("nonResourceRules").is_some();
+    let what = if everything { asked } else { self::asked() };
+    while let Ok(place) = flow.enter(&server.store, &user("ann"), &what, 1).await {
+        assert!(taken.len() < 1_000, "the level has bounds");
+        taken.push(place);
+    }
+    let last = taken.pop().expect("a seat at least");
+    // All others stay taken for as long as the test runs.
+    taken.into_iter().for_each(std::mem::forget);
+    (server, last)
+}
+
+#[tokio::test]
+async fn one_who_asks_for_documents_only_has_bounds_too() {
+    let paths = json!({"nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": ["/apis", "/apis/*", "/openapi/*", "/metrics"]}]});
+    let (server, last) = full_up(paths).await;
+    for path in ["/apis", "/apis/apps/v1", "/openapi/v2"] {
+        let refused = ask(&server, user("ann"), path).await;
+        let retry = refused.headers().get("retry-after").map(|value| value.to_str().unwrap().to_owned());
+        assert_eq!((refused.status().as_u16(), retry.as_deref()), (429, Some("1")), "{path}");
+    }
+    drop(last);
+    let answered = ask(&server, user("ann"), "/apis").await;
+    assert_eq!(answered.status(), 200);
+    assert!(answered.headers().contains_key("x-kubernetes-pf-flowschema-uid"));
+}
+
+#[tokio::test]
+async fn the_systems_own_requests_pass_whatever_others_do() {
+    let maps = json!([{"verbs": ["get"], "apiGroups": [""], "resources": ["configmaps"], "namespaces": ["*"]}]);
+    let (server, _last) = full_up(json!({"resourceRules": maps})).await;
+    let api = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings";
+    let reference = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"});
+    let binding =
+        json!({"metadata": {"name": "ann"}, "roleRef": reference, "subjects": [{"kind": "User", "name": "ann"}]});
+    server.done("POST", api, binding).await;
+    let path = "/api/v1/namespaces/default/configmaps/a";
+    let refused = ask(&server, user("ann"), path).await;
+    assert_eq!((refused.status().as_u16(), refused.headers()["retry-after"].to_str().unwrap()), (429, "1"));
+    let master = User { groups: vec!["system:masters".to_owned()], ..user("root") };
+    assert_eq!(ask(&server, master, path).await.status(), 404, "an administrator");
+    let node = User { groups: vec!["system:nodes".into(), "system:authenticated".into()], ..user("system:node:a") };
+    assert_eq!(ask(&server, node, "/api/v1/nodes/a").await.status(), 404, "a node");
+    let leads = User { groups: vec!["system:authenticated".into()], ..user("system:kube-scheduler") };
+    let lease = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler";
+    assert_eq!(ask(&server, leads, lease).await.status(), 404, "a leader");
+    for path in ["/livez", "/readyz", "/version"] {
+        let anonymous = User { groups: vec!["system:unauthenticated".into()], ..user("system:anonymous") };
+        assert_eq!(ask(&server, anonymous, path).await.status(), 200, "{path}");
+    }
+}
