@@ -219,3 +219,55 @@ async fn what_the_policy_leaves_out_is_left_out() {
     assert!(text.contains("apiserver_audit_level_total{level=\"Metadata\"} 1\n"), "{text}");
     assert!(text.contains("apiserver_audit_error_total{plugin=\"log\"} 0\n"), "{text}");
 }
+
+#[tokio::test]
+async fn what_policies_say_for_the_log_is_told() {
+    const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
+    let (server, log) = server("Metadata").await;
+    let rules =
+        json!([{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["CREATE"]}]);
+    let spec = json!({
+        "matchConstraints": {"resourceRules": rules},
+        "validations": [{"expression": "object.data.a != 'b'", "message": "not b"}],
+        "auditAnnotations": [{"key": "size", "valueExpression": "'entries: ' + string(object.data.size())"}],
+    });
+    let policy = json!({"metadata": {"name": "p"}, "spec": spec});
+    server.done("POST", &format!("{GROUP}/validatingadmissionpolicies"), policy).await;
+    let binding = json!({"metadata": {"name": "b"}, "spec": {"policyName": "p", "validationActions": ["Audit"]}});
+    server.done("POST", &format!("{GROUP}/validatingadmissionpolicybindings"), binding).await;
+    log.drain();
+    server.done("POST", MAPS, map("m")).await;
+    let events = events(&log);
+    let annotations = &events.last().unwrap()["annotations"];
+    assert_eq!(annotations["p/size"], "entries: 1");
+    let failures: Value =
+        serde_json::from_str(annotations["validation.policy.admission.k8s.io/validation_failure"].as_str().unwrap())
+            .unwrap();
+    let expected = json!([{"message": "not b", "policy": "p", "binding": "b", "expressionIndex": 0, "validationActions": ["Audit"]}]);
+    assert_eq!(failures, expected);
+}
+
+#[tokio::test]
+async fn a_webhook_that_was_passed_over_is_told() {
+    const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
+    let (server, log) = server("Metadata").await;
+    let rules =
+        json!([{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["CREATE"]}]);
+    for kind in ["mutating", "validating"] {
+        let hook = json!({
+            "name": format!("{kind}.example.com"), "sideEffects": "None", "admissionReviewVersions": ["v1"],
+            "failurePolicy": "Ignore", "rules": rules, "clientConfig": {"url": "https://127.0.0.1:9/nobody"},
+        });
+        let configuration = json!({"metadata": {"name": kind}, "webhooks": [hook]});
+        server.done("POST", &format!("{GROUP}/{kind}webhookconfigurations"), configuration).await;
+    }
+    log.drain();
+    server.done("POST", MAPS, map("m")).await;
+    let events = events(&log);
+    let annotations = &events.last().unwrap()["annotations"];
+    let told = |key: &str| annotations[key].as_str().unwrap_or_else(|| panic!("{key}: {annotations}")).to_owned();
+    assert_eq!(told("failed-open.mutation.webhook.admission.k8s.io/round_0_index_0"), "mutating.example.com");
+    assert_eq!(told("failed-open.validating.webhook.admission.k8s.io/round_0_index_0"), "validating.example.com");
+    let mutation: Value = serde_json::from_str(&told("mutation.webhook.admission.k8s.io/round_0_index_0")).unwrap();
+    assert_eq!(mutation, json!({"configuration": "mutating", "webhook": "mutating.example.com", "mutated": false}));
+}

@@ -410,6 +410,74 @@ async fn a_custom_object_is_shown_in_the_version_that_the_rule_names() {
 }
 
 #[tokio::test]
+async fn an_exact_rule_is_about_the_version_that_it_names_and_no_other() {
+    let server = Server::start().await;
+    let scale = |version: &str, name: &str| {
+        let target = json!({"kind": "Deployment", "name": "d", "apiVersion": "apps/v1"});
+        let spec = json!({"maxReplicas": 3, "scaleTargetRef": target});
+        let path = format!("/apis/autoscaling/{version}/namespaces/default/horizontalpodautoscalers");
+        (path, json!({"metadata": {"name": name}, "spec": spec}))
+    };
+    for (policy, asked) in [("Exact", [false, true]), ("Equivalent", [true, true])] {
+        let backend = Backend::start(|_| allowed()).await;
+        let rules = json!([{"apiGroups": ["autoscaling"], "apiVersions": ["v2"], "resources": ["horizontalpodautoscalers"], "operations": ["CREATE"]}]);
+        let more = json!({"matchPolicy": policy, "rules": rules});
+        configure(&server, VALIDATING, "v", vec![hook("v.example.com", &backend, more)]).await;
+        for (version, is_asked) in ["v1", "v2"].into_iter().zip(asked) {
+            let before = backend.asked().len();
+            let (path, object) = scale(version, "a");
+            server.done("POST", &format!("{path}?dryRun=All"), object).await;
+            assert_eq!(backend.asked().len() > before, is_asked, "{policy} {version}");
+        }
+        server.done("DELETE", &format!("{VALIDATING}/v"), Value::Null).await;
+    }
+}
+
+/// CVE-2021-25735: what a webhook was told that an object had been was what the client said that it had been.
+#[tokio::test]
+async fn what_an_object_was_is_what_is_stored() {
+    let server = Server::start().await;
+    let (maps, nodes) = (MAPS.to_owned(), "/api/v1/nodes".to_owned());
+    let sets = "/apis/apps/v1/namespaces/default/replicasets".to_owned();
+    let pod = json!({"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let spec = json!({"replicas": 1, "selector": {"matchLabels": {"app": "a"}}, "template": pod});
+    let backend = Backend::start(|_| allowed()).await;
+    let rules = json!([{"apiGroups": ["", "apps"], "apiVersions": ["*"], "resources": ["configmaps", "nodes", "nodes/status", "replicasets", "replicasets/*"], "operations": ["UPDATE"]}]);
+    configure(&server, VALIDATING, "v", vec![hook("v.example.com", &backend, json!({"rules": rules}))]).await;
+    for (list, part, object) in [
+        (&maps, "", json!({"data": {"k": "v"}})),
+        (&nodes, "", json!({})),
+        (&nodes, "/status", json!({})),
+        (&sets, "", json!({"spec": spec})),
+        (&sets, "/status", json!({"spec": spec})),
+    ] {
+        let mut object = object;
+        object["metadata"] = json!({"name": "x", "labels": {"trusted": "no"}});
+        let stored = server.done("POST", list, object).await;
+        let mut lied = stored.clone();
+        lied["metadata"]["labels"] = json!({"trusted": "yes"});
+        lied["metadata"]["generation"] = json!(77);
+        lied["metadata"]["creationTimestamp"] = json!("2001-01-01T00:00:00Z");
+        server.done("PUT", &format!("{list}/x{part}"), lied).await;
+        let told = backend.asked().pop().unwrap().1["request"]["oldObject"].clone();
+        let facts = |object: &Value| {
+            let metadata = &object["metadata"];
+            [
+                &metadata["labels"],
+                &metadata["creationTimestamp"],
+                &metadata["generation"],
+                &metadata["uid"],
+                &object["spec"],
+                &object["data"],
+            ]
+            .map(Clone::clone)
+        };
+        assert_eq!(facts(&told), facts(&stored), "{list}{part}");
+        server.done("DELETE", &format!("{list}/x"), Value::Null).await;
+    }
+}
+
+#[tokio::test]
 async fn parts_of_objects_are_shown_as_what_they_are() {
     let server = Server::start().await;
     server.pod("p").await;
