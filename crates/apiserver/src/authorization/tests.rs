@@ -438,3 +438,176 @@ async fn who_approves_or_signs_has_to_be_allowed_to_signer_by_signer() {
     }
     assert_eq!(self::code(&server, "signer", "PUT", &format!("{REQUESTS}/c/status"), request).await, 200);
 }
+
+/// Sends a body of a media type as another user.
+async fn send(server: &Server, user: &str, method: &str, path: &str, media: &str, body: &Value) -> u16 {
+    let request = Request::builder().method(method).uri(path).header("content-type", media);
+    server.ask(request.header("impersonate-user", user).body(full(body.to_string())).unwrap()).await.0
+}
+
+#[tokio::test]
+async fn a_role_grows_by_no_other_way_either() {
+    let rules = json!([
+        {"apiGroups": [super::GROUP], "resources": ["roles", "rolebindings"], "verbs": ["create", "get", "update", "patch"]},
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]},
+    ]);
+    let server = server(rules, ann()).await;
+    let small = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]);
+    let big = json!([{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]);
+    let role = server.done("POST", ROLES, json!({"metadata": {"name": "small"}, "rules": small})).await;
+    let path = format!("{ROLES}/small");
+    let mut whole = role.clone();
+    whole["rules"] = big.clone();
+    let head = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "small"}});
+    let mut applied = head.clone();
+    applied["rules"] = big.clone();
+    let operation = json!([{"op": "replace", "path": "/rules", "value": big}]);
+    for (method, query, media, body) in [
+        ("PUT", "", "application/json", &whole),
+        ("PATCH", "", "application/merge-patch+json", &json!({"rules": big})),
+        ("PATCH", "", "application/strategic-merge-patch+json", &json!({"rules": big})),
+        ("PATCH", "", "application/json-patch+json", &operation),
+        ("PATCH", "?fieldManager=ann&force=true", "application/apply-patch+yaml", &applied),
+    ] {
+        let code = send(&server, "ann", method, &format!("{path}{query}"), media, body).await;
+        assert_eq!(code, 403, "{method} {media}");
+    }
+    assert_eq!(server.done("GET", &path, Value::Null).await["rules"], small);
+    let label = json!({"metadata": {"labels": {"a": "b"}}});
+    assert_eq!(send(&server, "ann", "PATCH", &path, "application/merge-patch+json", &label).await, 200);
+
+    // Nor does a binding come to give more to others than its author has.
+    server.done("POST", ROLES, json!({"metadata": {"name": "big"}, "rules": big})).await;
+    let reference = json!({"apiGroup": super::GROUP, "kind": "Role", "name": "big"});
+    let binding = json!({"metadata": {"name": "big"}, "roleRef": reference, "subjects": []});
+    server.done("POST", BINDINGS, binding).await;
+    let subjects = json!({"subjects": [{"kind": "User", "name": "ann", "apiGroup": super::GROUP}]});
+    let code =
+        send(&server, "ann", "PATCH", &format!("{BINDINGS}/big"), "application/merge-patch+json", &subjects).await;
+    assert_eq!(code, 403);
+}
+
+#[tokio::test]
+async fn escalate_and_bind_are_rights_of_their_own() {
+    let rule = |resources: Value, verbs: Value, names: Value| {
+        let mut rule = json!({"apiGroups": [super::GROUP], "resources": resources, "verbs": verbs});
+        if !names.is_null() {
+            rule["resourceNames"] = names;
+        }
+        rule
+    };
+    let rules = json!([
+        rule(json!(["roles", "rolebindings"]), json!(["create"]), Value::Null),
+        rule(json!(["roles"]), json!(["bind"]), json!(["named"])),
+    ]);
+    let server = server(rules, ann()).await;
+    let secrets = json!([{"apiGroups": [""], "resources": ["secrets"], "verbs": ["*"]}]);
+    for name in ["named", "other"] {
+        server.done("POST", ROLES, json!({"metadata": {"name": name}, "rules": secrets})).await;
+    }
+    let bind = |role: &str| {
+        let reference = json!({"apiGroup": super::GROUP, "kind": "Role", "name": role});
+        json!({"metadata": {"name": format!("to-{role}")}, "roleRef": reference, "subjects": ann()})
+    };
+    assert_eq!(code(&server, "ann", "POST", BINDINGS, bind("other")).await, 403);
+    assert_eq!(code(&server, "ann", "POST", BINDINGS, bind("named")).await, 201);
+    let role = |name: &str| json!({"metadata": {"name": name}, "rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]});
+    assert_eq!(code(&server, "ann", "POST", ROLES, role("all")).await, 403);
+    let more = rule(json!(["roles"]), json!(["escalate"]), Value::Null);
+    server.done("POST", ROLES, json!({"metadata": {"name": "escalates"}, "rules": [more]})).await;
+    server.done("POST", BINDINGS, bind("escalates")).await;
+    assert_eq!(code(&server, "ann", "POST", ROLES, role("all")).await, 201);
+}
+
+#[tokio::test]
+async fn only_who_may_everything_lets_a_role_take_in_others() {
+    const CLUSTER: &str = "/apis/rbac.authorization.k8s.io/v1";
+    let server = Server::start().await;
+    let selectors = json!({"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]});
+    let role = |name: &str| json!({"metadata": {"name": name}, "rules": [], "aggregationRule": selectors});
+    let create = json!({"apiGroups": [super::GROUP], "resources": ["clusterroles"], "verbs": ["create"]});
+    let everything = [
+        json!({"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}),
+        json!({"nonResourceURLs": ["*"], "verbs": ["*"]}),
+    ];
+    for (user, rules) in [("ann", vec![create]), ("root", everything.to_vec())] {
+        server
+            .done("POST", &format!("{CLUSTER}/clusterroles"), json!({"metadata": {"name": user}, "rules": rules}))
+            .await;
+        let reference = json!({"apiGroup": super::GROUP, "kind": "ClusterRole", "name": user});
+        let subjects = json!([{"kind": "User", "name": user}]);
+        let binding = json!({"metadata": {"name": user}, "roleRef": reference, "subjects": subjects});
+        server.done("POST", &format!("{CLUSTER}/clusterrolebindings"), binding).await;
+    }
+    let path = format!("{CLUSTER}/clusterroles");
+    let why = message(&server, "ann", "POST", &path, role("wide")).await;
+    let expected = "clusterroles.rbac.authorization.k8s.io \"wide\" is forbidden: must have cluster-admin privileges to use the aggregationRule";
+    assert_eq!(why, expected);
+    assert_eq!(code(&server, "root", "POST", &path, role("wide")).await, 201);
+}
+
+#[tokio::test]
+async fn each_part_of_somebody_else_is_a_right_of_its_own() {
+    let server = Server::start().await;
+    let user =
+        super::User { name: "bob".to_owned(), groups: vec!["system:authenticated".into()], ..super::User::default() };
+    const CLUSTER: &str = "/apis/rbac.authorization.k8s.io/v1";
+    let rules = json!([
+        {"apiGroups": [""], "resources": ["users"], "verbs": ["impersonate"], "resourceNames": ["ann"]},
+        {"apiGroups": [""], "resources": ["groups"], "verbs": ["impersonate"], "resourceNames": ["team"]},
+        {"apiGroups": ["authentication.k8s.io"], "resources": ["userextras/scopes"], "verbs": ["impersonate"], "resourceNames": ["read"]},
+        {"apiGroups": ["authentication.k8s.io"], "resources": ["uids"], "verbs": ["impersonate"], "resourceNames": ["1-2"]},
+    ]);
+    server
+        .done("POST", &format!("{CLUSTER}/clusterroles"), json!({"metadata": {"name": "acts"}, "rules": rules}))
+        .await;
+    let reference = json!({"apiGroup": super::GROUP, "kind": "ClusterRole", "name": "acts"});
+    let binding =
+        json!({"metadata": {"name": "acts"}, "roleRef": reference, "subjects": [{"kind": "User", "name": "bob"}]});
+    server.done("POST", &format!("{CLUSTER}/clusterrolebindings"), binding).await;
+    let act = |headers: &[(&'static str, &'static str)]| {
+        let mut map = http::HeaderMap::new();
+        headers.iter().for_each(|(name, value)| drop(map.append(*name, value.parse().unwrap())));
+        super::impersonated(&server.api.inner, &user, &map).map_err(|status| status.message.clone())
+    };
+    let ann = ("impersonate-user", "ann");
+    let all = [ann, ("impersonate-group", "team"), ("impersonate-uid", "1-2"), ("impersonate-extra-scopes", "read")];
+    assert!(act(&all).unwrap().is_some_and(|acted| acted.uid == "1-2" && acted.extra["scopes"] == ["read"]));
+    for (more, what) in [
+        (("impersonate-user", "root"), ""),
+        (("impersonate-group", "system:masters"), "resource \"groups\" in API group \"\""),
+        (("impersonate-uid", "3-4"), "resource \"uids\" in API group \"authentication.k8s.io\""),
+        (
+            ("impersonate-extra-scopes", "write"),
+            "resource \"userextras/scopes\" in API group \"authentication.k8s.io\"",
+        ),
+        (("impersonate-extra-other", "read"), "resource \"userextras/other\" in API group \"authentication.k8s.io\""),
+        (("impersonate-user", "system:serviceaccount:a:b"), ""),
+    ] {
+        let headers =
+            if more.0 == "impersonate-user" { vec![more] } else { vec![ann, ("impersonate-group", "team"), more] };
+        let refused = act(&headers).map(|_| ()).unwrap_err();
+        assert!(refused.contains("cannot impersonate") && refused.contains(what), "{more:?}: {refused}");
+    }
+}
+
+#[tokio::test]
+async fn nobody_asks_for_a_certificate_of_those_who_may_everything() {
+    const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+    let server = Server::start().await;
+    let key = rcgen::KeyPair::generate().unwrap();
+    let request = |name: &str, groups: &[&str], signer: &str| {
+        let mut params = rcgen::CertificateParams::default();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        params.distinguished_name.push(rcgen::DnType::CommonName, "eve");
+        groups.iter().for_each(|group| params.distinguished_name.push(rcgen::DnType::OrganizationName, *group));
+        let pem = params.serialize_request(&key).unwrap().pem().unwrap();
+        let request = setpoint_schema::base64::encode(pem.as_bytes());
+        json!({"metadata": {"name": name}, "spec": {"request": request, "signerName": signer, "usages": ["client auth"]}})
+    };
+    let client = "kubernetes.io/kube-apiserver-client";
+    let (code, why) = server.refused("POST", REQUESTS, request("masters", &["system:masters"], client)).await;
+    let expected = "certificatesigningrequests.certificates.k8s.io \"masters\" is forbidden: use of kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed";
+    assert_eq!((code, &*why), (403, expected));
+    server.done("POST", REQUESTS, request("team", &["team"], client)).await;
+}

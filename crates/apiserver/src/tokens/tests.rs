@@ -68,6 +68,38 @@ async fn a_bound_token_ends_with_its_object() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_token_of_a_pod_or_a_node_ends_with_it_and_does_not_come_back() {
+    let server = server().await;
+    let pods = "/api/v1/namespaces/default/pods";
+    let pod = || json!({"metadata": {"name": "p"}, "spec": {"serviceAccountName": "robot", "containers": [{"name": "c", "image": "i"}]}});
+    let node = || json!({"metadata": {"name": "n"}});
+    for (kind, name, list, object) in [("Pod", "p", pods, pod()), ("Node", "n", "/api/v1/nodes", node())] {
+        server.done("POST", list, object.clone()).await;
+        let token = token(&server, json!({"boundObjectRef": {"apiVersion": "v1", "kind": kind, "name": name}})).await;
+        // Asked twice: what is remembered of the first answer counts only while it is true.
+        for _ in 0..2 {
+            assert_eq!(review(&server, &token, json!(null)).await["authenticated"], true, "{kind}");
+        }
+        let marked = json!({"metadata": {"labels": {"a": "b"}}});
+        server.done("PATCH", &format!("{list}/{name}"), marked).await;
+        assert_eq!(review(&server, &token, json!(null)).await["authenticated"], true, "a changed {kind} is the same");
+        server.done("DELETE", &format!("{list}/{name}?gracePeriodSeconds=0"), Value::Null).await;
+        let status = review(&server, &token, json!(null)).await;
+        assert_eq!(status["error"], "[invalid bearer token, service account token has been invalidated]", "{kind}");
+        server.done("POST", list, object).await;
+        let status = review(&server, &token, json!(null)).await;
+        let why = status["error"].as_str().unwrap();
+        assert!(why.contains("does not match service account"), "another {kind} of the same name: {why}");
+    }
+    let token = token(&server, json!({})).await;
+    assert_eq!(review(&server, &token, json!(null)).await["authenticated"], true);
+    server.done("DELETE", &format!("{ACCOUNTS}/robot"), Value::Null).await;
+    assert_ne!(review(&server, &token, json!(null)).await["authenticated"], true);
+    server.done("POST", ACCOUNTS, json!({"metadata": {"name": "robot"}})).await;
+    assert_ne!(review(&server, &token, json!(null)).await["authenticated"], true, "another account of the same name");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_token_of_another_key_or_a_changed_one_is_refused() {
     let ours = server().await;
     let theirs = server().await;
