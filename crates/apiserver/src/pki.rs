@@ -28,7 +28,7 @@ use certificate::{Authority, Issued, Purpose};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How long the authority lasts: replacing it means giving every client a new kubeconfig.
+/// How long the authority lasts: once it is replaced and forgotten, every client needs a new kubeconfig.
 const CA_VALID: Duration = Duration::from_secs(10 * 365 * DAY.as_secs());
 
 /// How long the server's certificate lasts: below the 825 days that some TLS clients allow at most.
@@ -37,7 +37,7 @@ const SERVER_VALID: Duration = Duration::from_secs(800 * DAY.as_secs());
 /// How long the administrator's certificate lasts.
 const ADMIN_VALID: Duration = Duration::from_secs(365 * DAY.as_secs());
 
-/// Certificates that expire sooner than this are renewed at a start.
+/// Certificates that expire sooner than this are renewed, at a start and while the server runs.
 const RENEW_BEFORE: Duration = Duration::from_secs(30 * DAY.as_secs());
 
 /// Names that pods and people reach the server by, whatever it listens on.
@@ -47,9 +47,19 @@ const NAMES: [&str; 5] =
 /// The first address of the service network: the `kubernetes` service has it.
 const SERVICE_ADDRESS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
 
+/// Where the authorities before the present one are, whose certificates still count: without their keys.
+const FORMER: &str = "ca-former.pem";
+
+/// Where the present authority is certified by the one before it: who trusts only that one finds the way to the server with it.
+const BRIDGE: &str = "ca-bridge.pem";
+
 /// The certificates of one control plane.
 pub struct Pki {
     authority: Arc<Authority>,
+    /// The certificates to trust: the authority's, then those of the ones before it.
+    trusted: String,
+    /// The authority's certificate by the one before it.
+    bridge: Option<String>,
     server: Issued,
     admin: Issued,
     tokens: KeyPair,
@@ -67,21 +77,66 @@ impl Pki {
         let admin = Purpose::client("kubernetes-admin", "system:masters");
         let admin = issued(&folder.join("admin.pem"), &authority, &admin, ADMIN_VALID, now)?;
         let tokens = token_key(&folder.join("service-account.pem"))?;
-        Ok(Pki { authority: Arc::new(authority), server, admin, tokens })
+        let trusted = format!("{}{}", authority.certificate_pem(), read(&folder.join(FORMER))?.unwrap_or_default());
+        let bridge = read(&folder.join(BRIDGE))?.filter(|bridge| authority.is_certified_by(bridge));
+        Ok(Pki { authority: Arc::new(authority), trusted, bridge, server, admin, tokens })
     }
 
-    /// The CA's certificate in PEM, for others to trust.
+    /// Makes a new authority. The one before it stays trusted, and certifies the new one, until [`Pki::forget_former`]; at the next
+    /// start all certificates of the server are made by the new one.
+    pub fn rotate(folder: &Path, now: SystemTime) -> Result<(), PkiError> {
+        let present = authority(folder, now)?;
+        let pair = Authority::make_successor(now, CA_VALID)?;
+        let bridge = present.certify_successor(&pair, now).map_err(PkiError::Make)?;
+        let former = folder.join(FORMER);
+        let trusted = format!("{}{}", present.certificate_pem(), read(&former)?.unwrap_or_default());
+        // The new authority comes last: until it is there, the others say nothing new.
+        for (name, text) in [(FORMER, trusted), (BRIDGE, bridge)] {
+            let path = folder.join(name);
+            file::replace(&path, text.as_bytes()).map_err(|error| PkiError::Io(path, error))?;
+        }
+        write(&folder.join("ca.pem"), &pair)
+    }
+
+    /// Trusts the authorities before the present one no more; whether there were any.
+    pub fn forget_former(folder: &Path) -> Result<bool, PkiError> {
+        let mut found = false;
+        for name in [BRIDGE, FORMER] {
+            let path = folder.join(name);
+            match std::fs::remove_file(&path) {
+                Ok(()) => found = true,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(PkiError::Io(path, error)),
+            }
+        }
+        Ok(found)
+    }
+
+    /// The certificates of authorities in PEM, for others to trust: the present one's first.
     pub fn ca_pem(&self) -> &str {
-        self.authority.certificate_pem()
+        &self.trusted
     }
 
     /// How to serve with these.
     pub fn tls(&self) -> Result<Tls, PkiError> {
         let unusable = |error: &dyn fmt::Display| PkiError::Make(error.to_string());
-        let chain = CertificateDer::from_pem_slice(self.server.certificate.as_bytes()).map_err(|e| unusable(&e))?;
-        let key = PrivateKeyDer::from_pem_slice(self.server.key.as_bytes()).map_err(|e| unusable(&e))?;
-        let ca = CertificateDer::from_pem_slice(self.ca_pem().as_bytes()).map_err(|e| unusable(&e))?;
-        Tls::new(vec![chain], key, ca).map_err(|error| unusable(&error))
+        let (chain, key) = self.serving()?;
+        let trusted: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(self.trusted.as_bytes()).collect();
+        Tls::new(chain, key, trusted.map_err(|e| unusable(&e))?).map_err(|error| unusable(&error))
+    }
+
+    /// Serves new connections with these, if they aren't those that it serves with.
+    pub fn renew(&self, tls: &Tls) -> Result<(), PkiError> {
+        let (chain, key) = self.serving()?;
+        tls.renew(chain, key).map_err(|error| PkiError::Make(error.to_string()))
+    }
+
+    fn serving(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), PkiError> {
+        let unusable = |error: rustls::pki_types::pem::Error| PkiError::Make(error.to_string());
+        let chain = format!("{}{}", self.server.certificate, self.bridge.as_deref().unwrap_or_default());
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain.as_bytes()).collect();
+        let key = PrivateKeyDer::from_pem_slice(self.server.key.as_bytes()).map_err(unusable)?;
+        Ok((chain.map_err(unusable)?, key))
     }
 
     /// What signs service account tokens.

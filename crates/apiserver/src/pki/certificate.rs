@@ -133,18 +133,32 @@ pub(super) struct Authority {
 }
 
 impl Authority {
-    /// A new certificate and key for an authority.
+    /// A new certificate and key for the first authority.
     pub(super) fn make(now: SystemTime, valid: Duration) -> Result<Issued, rcgen::Error> {
-        let mut params = CertificateParams::default();
-        params.distinguished_name = DistinguishedName::new();
-        params.distinguished_name.push(DnType::CommonName, "setpoint-ca");
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages =
-            vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        set_validity(&mut params, now, CLOCK_SKEW, now + valid);
-        let key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256)?;
-        let certificate = params.self_signed(&key)?;
-        Ok(Issued { certificate: certificate.pem(), key: key.serialize_pem() })
+        self_signed(&authority_params(NAME, now, now + valid))
+    }
+
+    /// A new certificate and key for an authority after another. Its name is another, so that nobody takes one for the other.
+    pub(super) fn make_successor(now: SystemTime, valid: Duration) -> Result<Issued, rcgen::Error> {
+        self_signed(&authority_params(&successor_name(now), now, now + valid))
+    }
+
+    /// A certificate by this authority, in PEM, for the one after it, made at the same time.
+    pub(super) fn certify_successor(&self, successor: &Issued, now: SystemTime) -> Result<String, String> {
+        let params = authority_params(&successor_name(now), now, self.not_after);
+        let key = KeyPair::from_pem(&successor.key).map_err(|error| error.to_string())?;
+        let certificate = params.signed_by(&key, &self.issuer).map_err(|error| error.to_string())?;
+        Ok(certificate.pem())
+    }
+
+    /// Whether a certificate in PEM is for this authority's key.
+    pub(super) fn is_certified_by(&self, certificate: &str) -> bool {
+        let key = |pem: &str| {
+            let der = CertificateDer::from_pem_slice(pem.as_bytes()).ok()?;
+            let (_, parsed) = x509_parser::parse_x509_certificate(&der).ok()?;
+            Some(parsed.public_key().raw.to_vec())
+        };
+        key(certificate).is_some_and(|certified| Some(certified) == key(&self.pair.certificate))
     }
 
     /// The authority that has this certificate and key.
@@ -193,6 +207,30 @@ impl Authority {
         let (Ok((_, leaf)), Ok((_, ca))) = parsed else { return false };
         leaf.verify_signature(Some(ca.public_key())).is_ok()
     }
+}
+
+/// The name of the first authority; those after it say when they were made.
+const NAME: &str = "setpoint-ca";
+
+fn successor_name(now: SystemTime) -> String {
+    format!("{NAME}-{}", now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs())
+}
+
+fn self_signed(params: &CertificateParams) -> Result<Issued, rcgen::Error> {
+    let key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256)?;
+    let certificate = params.self_signed(&key)?;
+    Ok(Issued { certificate: certificate.pem(), key: key.serialize_pem() })
+}
+
+fn authority_params(name: &str, now: SystemTime, not_after: SystemTime) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    params.use_authority_key_identifier_extension = true;
+    set_validity(&mut params, now, CLOCK_SKEW, not_after);
+    params
 }
 
 /// Valid from some time before now on.

@@ -1,12 +1,13 @@
 //! TLS: our certificate, and client certificates that are optional and never end a handshake.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
-use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
+use rustls::sign::CertifiedKey;
 use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureScheme};
 
 /// How connections are secured, and which client certificates are trusted.
@@ -15,32 +16,52 @@ pub struct Tls {
     pub(super) config: Arc<ServerConfig>,
     /// Checks a client certificate against the CA and the time, after the handshake.
     pub(super) clients: Arc<dyn ClientCertVerifier>,
+    shown: Arc<Shown>,
 }
 
 impl Tls {
-    /// Serves with a certificate chain and its key, and trusts client certificates that `client_ca` signed.
+    /// Serves with a certificate chain and its key, and trusts client certificates that one of `client_cas` signed.
     pub fn new(
         chain: Vec<CertificateDer<'static>>,
         key: PrivateKeyDer<'static>,
-        client_ca: CertificateDer<'static>,
+        client_cas: Vec<CertificateDer<'static>>,
     ) -> Result<Tls, rustls::Error> {
         let provider = Arc::new(ring::default_provider());
-        let clients = client_verifier(client_ca, Arc::clone(&provider))?;
+        let clients = client_verifier(client_cas, Arc::clone(&provider))?;
+        let certified = CertifiedKey::from_der(chain, key, &provider)?;
+        let shown = Arc::new(Shown(RwLock::new(Arc::new(certified))));
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])?
             .with_client_cert_verifier(Arc::new(AnyCertificate(Arc::clone(&clients))))
-            .with_single_cert(chain, key)?;
+            .with_cert_resolver(Arc::clone(&shown) as Arc<dyn ResolvesServerCert>);
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(Tls { config: Arc::new(config), clients })
+        Ok(Tls { config: Arc::new(config), clients, shown })
+    }
+
+    /// Shows another certificate to those who connect from now on.
+    pub fn renew(&self, chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>) -> Result<(), rustls::Error> {
+        let certified = CertifiedKey::from_der(chain, key, &ring::default_provider())?;
+        *self.shown.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(certified);
+        Ok(())
+    }
+}
+
+/// The certificate of the moment, whatever name a client asks for.
+#[derive(Debug)]
+struct Shown(RwLock<Arc<CertifiedKey>>);
+
+impl ResolvesServerCert for Shown {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner)))
     }
 }
 
 fn client_verifier(
-    ca: CertificateDer<'static>,
+    cas: Vec<CertificateDer<'static>>,
     provider: Arc<CryptoProvider>,
 ) -> Result<Arc<dyn ClientCertVerifier>, rustls::Error> {
     let mut roots = RootCertStore::empty();
-    roots.add(ca)?;
+    cas.into_iter().try_for_each(|ca| roots.add(ca))?;
     WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
         .allow_unauthenticated()
         .build()

@@ -82,7 +82,7 @@ impl Server {
     pub async fn with(limits: Limits) -> Server {
         let authority = Authority::new();
         let (certificate, key) = authority.issue(&CertificateParams::new(["localhost".to_owned()]).unwrap());
-        let tls = Tls::new(vec![certificate], key, authority.certificate.clone()).unwrap();
+        let tls = Tls::new(vec![certificate], key, vec![authority.certificate.clone()]).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopping) = watch::channel(false);
