@@ -27,6 +27,29 @@ async fn a_header_that_is_too_large_is_answered_with_431() {
     server.stop().await;
 }
 
+/// CVE-2019-16276: what could be read in two ways was read, by a proxy in one and by the server in the other.
+#[tokio::test]
+async fn a_request_that_can_be_read_in_two_ways_is_refused() {
+    let server = Server::start().await;
+    for headers in [
+        "content-length: 4\r\ncontent-length: 5\r\n",
+        "content-length : 4\r\n",
+        "content-length: +4\r\n",
+        "content-length: 4, 5\r\n",
+        "transfer-encoding : chunked\r\n",
+        "transfer-encoding: xchunked\r\n",
+        "transfer-encoding: chunked, identity\r\n",
+        "a\rb: c\r\n",
+        " folded: x\r\n",
+    ] {
+        let stream = Client::new(&server).alpn(Alpn::Http1).connect().await.unwrap();
+        let answer = raw(stream, &format!("POST /who HTTP/1.1\r\nhost: a\r\n{headers}\r\nabcd")).await;
+        assert!(answer.starts_with("HTTP/1.1 400 "), "{headers:?}: {answer}");
+        assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{headers:?}: {answer}");
+    }
+    server.stop().await;
+}
+
 #[tokio::test]
 async fn a_header_list_that_is_too_large_is_answered_with_431() {
     let server = Server::start().await;

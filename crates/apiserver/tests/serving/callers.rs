@@ -52,6 +52,14 @@ async fn an_expired_certificate_is_refused() {
 }
 
 #[tokio::test]
+async fn a_certificate_whose_time_has_not_come_is_refused() {
+    let mut params = client_params();
+    params.not_before = rcgen::date_time_ymd(4000, 1, 1);
+    params.not_after = rcgen::date_time_ymd(4001, 1, 1);
+    check(|server| Some(server.authority.issue(&params)), "refused").await;
+}
+
+#[tokio::test]
 async fn a_certificate_for_servers_only_is_refused() {
     let mut params = client_params();
     params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ServerAuth];
