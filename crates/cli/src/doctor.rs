@@ -24,6 +24,16 @@ const CLOCK_SECONDS_MAX: i64 = 30;
 /// Certificates should last at least this long.
 const DAYS_LEFT_MIN: i64 = 14;
 
+/// The files of a data directory that make their reader somebody else.
+const SECRET_FILES: [&str; 6] = [
+    "admin.kubeconfig",
+    "pki/ca.pem",
+    "pki/server.pem",
+    "pki/admin.pem",
+    "pki/service-account.pem",
+    "pki/secrets.keys",
+];
+
 /// The ports of `setpoint up`.
 const PORTS: [u16; 2] = [6443, 7443];
 
@@ -93,9 +103,8 @@ fn data(folder: &Path) -> Finding {
     if !folder.exists() {
         return Ok(format!("{shown} is not there yet; `setpoint up` makes it"));
     }
-    let key = folder.join("pki/ca.key");
     let mode = |path: &Path| std::fs::metadata(path).map(|found| found.permissions().mode() & 0o777);
-    for path in [folder.join("admin.kubeconfig"), key] {
+    for path in SECRET_FILES.map(|name| folder.join(name)) {
         if let Ok(mode) = mode(&path)
             && mode & 0o077 != 0
         {
@@ -151,7 +160,7 @@ fn certificate(folder: &Path) -> Option<Finding> {
     Some(if days >= DAYS_LEFT_MIN {
         Ok(said)
     } else {
-        Err((said, "restart `setpoint up`: it makes new ones".to_owned()))
+        Err((said, "see why `setpoint up` does not renew it: its log tells".to_owned()))
     })
 }
 
@@ -203,5 +212,26 @@ fn whoami() -> Ask<'static> {
         method: http::Method::POST,
         body: Some((crate::request::JSON, body.as_bytes().to_vec())),
         ..Ask::get("/apis/authentication.k8s.io/v1/selfsubjectreviews")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_others_can_read_is_told_with_its_fix() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("pki")).unwrap();
+        for name in SECRET_FILES {
+            let path = folder.path().join(name);
+            std::fs::write(&path, b"").unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
+            let (said, fix) = data(folder.path()).unwrap_err();
+            assert!(said.contains(name) && said.contains("mode 640"), "{said}");
+            assert_eq!(fix, format!("chmod 600 {}", path.display()));
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        }
+        assert!(data(folder.path()).is_ok());
     }
 }

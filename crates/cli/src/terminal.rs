@@ -22,13 +22,18 @@ fn clean(text: &str, strictly: bool) -> String {
         match letter {
             '\x1b' => clean.push_str("^["),
             '\r' => clean.push_str("\\r"),
-            letter if strictly && letter.is_control() && !matches!(letter, '\n' | '\t') => {
-                clean.extend(letter.escape_default());
+            letter if strictly && (letter.is_control() && !matches!(letter, '\n' | '\t') || turns_text(letter)) => {
+                clean.extend(letter.escape_unicode());
             }
             letter => clean.push(letter),
         }
     }
     clean
+}
+
+/// Marks that change the direction of the text around them, so that it reads as something else than it is.
+fn turns_text(letter: char) -> bool {
+    matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Whether colours may be used on standard output.
@@ -103,5 +108,12 @@ mod tests {
     fn a_name_can_not_give_orders_to_a_terminal() {
         assert_eq!(clean("a\x1b[2Jb\rc\x07", true), "a^[[2Jb\\rc\\u{7}");
         assert_eq!(clean("a\x1b[2Jb\rc\x07\n", false), "a^[[2Jb\\rc\x07\n");
+    }
+
+    #[test]
+    fn a_name_can_not_turn_the_text_around_it() {
+        assert_eq!(clean("a\u{202e}nimda\u{2069}\u{200f}", true), "a\\u{202e}nimda\\u{2069}\\u{200f}");
+        assert_eq!(clean("a\u{202e}b", false), "a\u{202e}b", "what is piped stays as it is");
+        assert_eq!(clean("שלום", true), "שלום", "letters of any script do");
     }
 }
