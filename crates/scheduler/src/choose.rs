@@ -42,7 +42,7 @@ pub struct Refusal {
 impl Cluster {
     /// The node for a pod.
     pub fn choose(&mut self, pod: &Waiting) -> Result<Choice, Refusal> {
-        let claims = self.storage.claims(pod.key.namespace().unwrap_or_default(), &pod.claims);
+        let claims = self.storage.claims(&pod.key, &pod.uid, &pod.claims);
         let claims = match claims {
             _ if self.offering == 0 => Claims::default(),
             Ok(claims) => claims,

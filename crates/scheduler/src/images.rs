@@ -41,3 +41,20 @@ pub fn whole_name(image: &str) -> Box<str> {
     let has_tag = image.rfind(':') > image.rfind('/');
     if has_tag { image.into() } else { format!("{image}:latest").into() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_without_a_tag_is_the_latest() {
+        for (written, whole) in [
+            ("nginx", "nginx:latest"),
+            ("nginx:1.27", "nginx:1.27"),
+            ("registry:5000/nginx", "registry:5000/nginx:latest"),
+            ("registry:5000/nginx:1", "registry:5000/nginx:1"),
+        ] {
+            assert_eq!(&*whole_name(written), whole);
+        }
+    }
+}

@@ -122,7 +122,7 @@ impl Cluster {
     }
 
     fn candidates(&mut self, pod: &Waiting, hopeful: &[NodeNumber], counts: &mut Counts) -> Vec<Candidate> {
-        let claims = self.storage.claims(pod.key.namespace().unwrap_or_default(), &pod.claims).unwrap_or_default();
+        let claims = self.storage.claims(&pod.key, &pod.uid, &pod.claims).unwrap_or_default();
         let enough = (hopeful.len() * CANDIDATES.0 / 100).max(CANDIDATES.1);
         let mut found: Vec<Candidate> = Vec::new();
         let mut is_clean = false;

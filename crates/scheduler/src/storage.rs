@@ -111,8 +111,9 @@ impl Storage {
         }
     }
 
-    /// The claims of a pod of this namespace; if it can be nowhere because of them, why, and what it waits for.
-    pub fn claims(&self, namespace: &str, names: &[(Box<str>, bool)]) -> Result<Claims, (String, Vec<Call>)> {
+    /// The claims of a pod with this key and identity; if it can be nowhere because of them, why, and what it waits for.
+    pub fn claims(&self, pod: &Key, uid: &str, names: &[(Box<str>, bool)]) -> Result<Claims, (String, Vec<Call>)> {
+        let namespace = pod.namespace().unwrap_or_default();
         let mut claims = Claims::default();
         let mut immediate = Vec::new();
         for (name, is_ephemeral) in names {
@@ -135,6 +136,9 @@ impl Storage {
             }
             if claim.metadata.deletion_timestamp.is_some() {
                 return refuse(format!("persistentvolumeclaim \"{name}\" is being deleted"));
+            }
+            if *is_ephemeral && !is_controlled_by(claim, uid) {
+                return refuse(format!("PVC {key} was not created for pod {pod} (pod is not owner)"));
             }
             let is_exclusive = spec.access_modes.iter().flatten().any(|mode| mode == "ReadWriteOncePod");
             claims.is_in_use |= is_exclusive && self.users.contains_key(&key);
@@ -269,6 +273,12 @@ fn annotation<'a>(claim: &'a PersistentVolumeClaim, name: &str) -> Option<&'a st
     claim.metadata.annotations.as_ref()?.get(name).map(String::as_str)
 }
 
+/// Whether a claim was made for the pod with this identity.
+fn is_controlled_by(claim: &PersistentVolumeClaim, uid: &str) -> bool {
+    let mut owners = claim.metadata.owner_references.iter().flatten();
+    owners.any(|owner| owner.controller == Some(true) && owner.uid == uid)
+}
+
 /// Whether a volume can be used on a node.
 fn is_reachable(volume: &PersistentVolume, offer: &Offer) -> bool {
     let affinity = volume.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref());
@@ -314,4 +324,139 @@ fn requested(claim: &PersistentVolumeClaim) -> i64 {
 
 fn amount(text: Option<&str>) -> i64 {
     text.and_then(|text| Quantity::parse(text).ok()).map_or(0, |quantity| quantity.value())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn key(name: &str) -> Key {
+        Key::namespaced("shop", name)
+    }
+
+    fn claim(storage: &mut Storage, name: &str, metadata: Value, spec: Value) {
+        let mut whole = json!({"name": name, "namespace": "shop", "uid": format!("uid of {name}")});
+        whole.as_object_mut().unwrap().extend(metadata.as_object().unwrap().clone());
+        let claim = json!({"metadata": whole, "spec": spec});
+        storage.see_claim(key(name), serde_json::from_value(claim).unwrap());
+    }
+
+    fn asked(storage: &Storage, name: &str, is_own: bool) -> Result<Claims, String> {
+        storage.claims(&key("web"), "u", &[(name.into(), is_own)]).map_err(|(why, _)| why)
+    }
+
+    fn offer(name: &str, labels: Value) -> Offer {
+        let room = json!({"cpu": "8", "memory": "16Gi", "pods": "110"});
+        let node = json!({"metadata": {"name": name, "uid": name, "labels": labels},
+            "status": {"allocatable": room, "capacity": room}});
+        Offer::of(serde_json::from_value(node).unwrap())
+    }
+
+    fn bound() -> Value {
+        json!({"annotations": {BIND_COMPLETED: "yes"}})
+    }
+
+    #[test]
+    fn a_claim_of_a_pods_own_must_be_that_very_pods() {
+        let mut storage = Storage::default();
+        let wait = "waiting for ephemeral volume controller to create the persistentvolumeclaim \"web-c\"";
+        assert_eq!(asked(&storage, "web-c", true).unwrap_err(), wait);
+        let owned = |uid: &str| {
+            let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "web", "uid": uid, "controller": true});
+            json!({"annotations": {BIND_COMPLETED: "yes"}, "ownerReferences": [owner]})
+        };
+        claim(&mut storage, "web-c", owned("earlier"), json!({"volumeName": "v"}));
+        let why = "PVC shop/web-c was not created for pod shop/web (pod is not owner)";
+        assert_eq!(asked(&storage, "web-c", true).unwrap_err(), why);
+        claim(&mut storage, "web-c", owned("u"), json!({"volumeName": "v"}));
+        assert_eq!(asked(&storage, "web-c", true).unwrap().bound, ["v"]);
+    }
+
+    #[test]
+    fn a_claim_for_one_pod_is_in_use_while_a_pod_on_a_node_has_it() {
+        let mut storage = Storage::default();
+        claim(&mut storage, "alone", bound(), json!({"volumeName": "v", "accessModes": ["ReadWriteOncePod"]}));
+        let volume = json!({"metadata": {"name": "v"}, "spec": {}});
+        storage.see_volume("v", serde_json::from_value(volume).unwrap());
+        let node = offer("n", json!({}));
+        let verdict = |storage: &Storage| storage.judge(&asked(storage, "alone", false).unwrap(), &node).map(drop);
+        assert!(verdict(&storage).is_ok());
+        storage.use_claim(key("alone"), true);
+        let obstacles = verdict(&storage).unwrap_err();
+        assert_eq!((obstacles.reasons, obstacles.is_final), (vec![Reason::ClaimInUse], false));
+        storage.use_claim(key("alone"), false);
+        assert!(verdict(&storage).is_ok());
+    }
+
+    #[test]
+    fn a_volume_is_reached_where_its_affinity_and_its_zone_say() {
+        let mut storage = Storage::default();
+        let on = |name: &str| {
+            json!({"nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [
+                {"key": "kubernetes.io/hostname", "operator": "In", "values": [name]}]}]}}})
+        };
+        for (name, labels, spec) in
+            [("local", json!({}), on("one")), ("zonal", json!({"topology.kubernetes.io/zone": "a__b"}), json!({}))]
+        {
+            claim(&mut storage, name, bound(), json!({"volumeName": name}));
+            let volume = json!({"metadata": {"name": name, "labels": labels}, "spec": spec});
+            storage.see_volume(name, serde_json::from_value(volume).unwrap());
+        }
+        claim(&mut storage, "lost", bound(), json!({"volumeName": "nothing"}));
+        for (name, node, zone, against) in [
+            ("local", "one", None, None),
+            ("local", "two", None, Some(Reason::VolumeElsewhere)),
+            ("zonal", "one", Some("b"), None),
+            ("zonal", "one", Some("c"), Some(Reason::VolumeZone)),
+            // A node that doesn't say where it is may be anywhere.
+            ("zonal", "one", None, None),
+            ("lost", "one", None, Some(Reason::LostVolume)),
+        ] {
+            let mut labels = json!({"kubernetes.io/hostname": node});
+            if let Some(zone) = zone {
+                labels["topology.kubernetes.io/zone"] = json!(zone);
+            }
+            let verdict = storage.judge(&asked(&storage, name, false).unwrap(), &offer(node, labels));
+            let found = verdict.err().map(|obstacles| obstacles.reasons);
+            assert_eq!(found, against.map(|reason| vec![reason]), "{name} on {node} in {zone:?}");
+        }
+    }
+
+    #[test]
+    fn a_claim_that_waits_gets_the_smallest_volume_of_the_node_and_nobody_else_does() {
+        let mut storage = Storage::default();
+        let class = json!({"metadata": {"name": "local"}, "provisioner": NO_PROVISIONER,
+            "volumeBindingMode": "WaitForFirstConsumer"});
+        storage.see_class("local", Some(serde_json::from_value(class).unwrap()));
+        for (name, node, size) in [("large", "one", "9Gi"), ("small", "one", "2Gi"), ("other", "two", "1Gi")] {
+            let affinity = json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [
+                {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]}]}});
+            let volume = json!({"metadata": {"name": name}, "status": {"phase": "Available"}, "spec": {"storageClassName": "local",
+                "accessModes": ["ReadWriteOnce"], "capacity": {"storage": size}, "nodeAffinity": affinity}});
+            storage.see_volume(name, serde_json::from_value(volume).unwrap());
+        }
+        let asks = json!({"storageClassName": "local", "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}}});
+        claim(&mut storage, "first", json!({}), asks.clone());
+        claim(&mut storage, "second", json!({}), asks.clone());
+        claim(&mut storage, "third", json!({}), asks);
+        let one = offer("one", json!({"kubernetes.io/hostname": "one"}));
+        let given = |storage: &mut Storage, name: &str| {
+            let claims = asked(storage, name, false).unwrap();
+            let steps = storage.judge(&claims, &one).map_err(|obstacles| obstacles.reasons)?;
+            storage.give(&steps);
+            Ok(steps
+                .into_iter()
+                .map(|step| match step {
+                    Step::Give { volume, .. } => volume,
+                    Step::Select { .. } | Step::Await { .. } => "made".to_owned(),
+                })
+                .collect::<Vec<_>>())
+        };
+        assert_eq!(given(&mut storage, "first"), Ok(vec!["small".to_owned()]));
+        assert_eq!(given(&mut storage, "second"), Ok(vec!["large".to_owned()]));
+        assert_eq!(given(&mut storage, "third"), Err(vec![Reason::NoVolume]));
+    }
 }

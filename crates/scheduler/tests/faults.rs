@@ -1,12 +1,14 @@
 //! The scheduler in the test kit: whatever breaks, every pod ends on one node, and no node has more than it holds.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
+use setpoint_runtime::election::ElectionConfig;
 use setpoint_runtime::manager::{Manager, ManagerOptions};
 use setpoint_testkit::{ControlPlane, Limits, Process, Scenario, State, exhaust_with};
 
@@ -107,4 +109,63 @@ fn pod(number: usize) -> Pod {
 fn pods_end_on_one_node_whatever_breaks() {
     let points = if std::env::var_os("SETPOINT_ALL_FAULTS").is_some() { usize::MAX } else { POINTS };
     exhaust_with(&Filling, 0, Limits { points, ..Limits::default() }).assert();
+}
+
+/// Two schedulers of which one leads: if it loses its lease, or dies, the other goes on, and between them they neither bind a pod twice
+/// nor fill a node beyond what it holds.
+struct Two(Filling);
+
+async fn elected(process: &Process, name: &'static str, stopped: impl Future<Output = ()>) {
+    let election = Some(ElectionConfig::new("kube-system", "kube-scheduler", name));
+    let options = ManagerOptions { election, ..ManagerOptions::default() };
+    let manager = Manager::new(process.client.clone(), process.clock, process.chance.fork(name), options);
+    let manager = manager.expect("a manager with an election");
+    setpoint_scheduler::add_to(&manager, &process.client, name).expect("a scheduler");
+    // One that has lost its lease ends; the kit starts both again.
+    let _ = manager.run(stopped).await;
+}
+
+impl Scenario for Two {
+    fn name(&self) -> &'static str {
+        "two_schedulers_are_as_one_whatever_breaks"
+    }
+
+    fn prepare<'a>(&'a self, plane: &'a ControlPlane) -> BoxFuture<'a, ()> {
+        self.0.prepare(plane)
+    }
+
+    fn process(&self, process: Process) -> BoxFuture<'static, ()> {
+        async move {
+            let (one, other) = (process.stopped(), process.stopped());
+            tokio::join!(elected(&process, "one", one), elected(&process, "other", other));
+        }
+        .boxed()
+    }
+
+    fn drive<'a>(&'a self, plane: &'a ControlPlane) -> BoxFuture<'a, ()> {
+        self.0.drive(plane)
+    }
+
+    fn invariant(&self, state: &State) -> Result<(), String> {
+        self.0.invariant(state)
+    }
+
+    fn outcome(&self, state: &State) -> Result<(), String> {
+        self.0.outcome(state)
+    }
+
+    fn view(&self, object: Value) -> Option<Value> {
+        // Who leads in the end, and since when, is another in each run.
+        self.0.view(object).filter(|object| object["kind"] != "Lease")
+    }
+}
+
+/// Leases are renewed all the time, which makes a quiet hour long: fewer faults, and less time after them.
+const POINTS_OF_TWO: usize = 8;
+
+#[test]
+fn two_schedulers_are_as_one_whatever_breaks() {
+    let points = if std::env::var_os("SETPOINT_ALL_FAULTS").is_some() { usize::MAX } else { POINTS_OF_TWO };
+    let (quiet, still) = (Duration::from_secs(60), Duration::from_secs(120));
+    exhaust_with(&Two(Filling), 0, Limits { points, quiet, still, ..Limits::default() }).assert();
 }

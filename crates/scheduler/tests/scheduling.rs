@@ -3,20 +3,26 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod, ServiceAccount};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use setpoint_runtime::manager::{Manager, ManagerOptions};
+use setpoint_scheduler::{DEFAULT, Profile, Strategy};
 use setpoint_testkit::ControlPlane;
 
 async fn start() -> ControlPlane {
+    start_with(vec![Profile::named(DEFAULT)]).await
+}
+
+async fn start_with(profiles: Vec<Profile>) -> ControlPlane {
     let plane = ControlPlane::start().await;
     let accounts: Api<ServiceAccount> = Api::default_namespaced(plane.client());
     let account = serde_json::from_value(json!({"metadata": {"name": "default"}})).unwrap();
     accounts.create(&PostParams::default(), &account).await.unwrap();
     let manager = Manager::new(plane.client(), plane.clock(), plane.chance(), ManagerOptions::default()).unwrap();
-    setpoint_scheduler::add_to(&manager, &plane.client(), "test").unwrap();
+    setpoint_scheduler::add_with_profiles(&manager, &plane.client(), "test", profiles).unwrap();
     tokio::spawn(async move { manager.run(std::future::pending()).await });
     plane
 }
@@ -266,4 +272,56 @@ async fn pods_wait_for_their_claims_and_follow_their_volumes() {
     claims.patch("data", &PatchParams::default(), &Patch::Merge(bound)).await.unwrap();
     settled(&plane).await;
     assert_eq!(place(&plane, "first"), selected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_choose_how_they_are_placed_by_the_name_of_the_scheduler() {
+    let packed = Profile { strategy: Strategy::MostAllocated, ..Profile::named("packed") };
+    let plane = start_with(vec![Profile::named(DEFAULT), packed]).await;
+    node(&plane, "one", "8", json!({})).await;
+    node(&plane, "two", "8", json!({})).await;
+    pod(&plane, "there", "2", json!({"nodeSelector": {"kubernetes.io/hostname": "one"}})).await;
+    settled(&plane).await;
+    pod(&plane, "fills", "1", json!({"schedulerName": "packed"})).await;
+    settled(&plane).await;
+    pod(&plane, "spreads", "1", json!({})).await;
+    pod(&plane, "foreign", "1", json!({"schedulerName": "unpacked"})).await;
+    settled(&plane).await;
+    assert_eq!((place(&plane, "fills"), place(&plane, "spreads")), ("one".to_owned(), "two".to_owned()));
+    assert_eq!(place(&plane, "foreign"), "", "no profile has this name");
+    let events = plane.state().objects("", "events");
+    let source = |pod: &str| {
+        let event =
+            events.iter().find(|event| event["reason"] == "Scheduled" && event["involvedObject"]["name"] == pod);
+        event.map(|event| event["reportingComponent"].clone()).unwrap_or_default()
+    };
+    assert_eq!(source("spreads"), DEFAULT);
+}
+
+/// Of two nodes on which a lesser pod could make room, the one is chosen where that breaks no budget.
+#[tokio::test(start_paused = true)]
+async fn pods_whose_budget_is_used_up_are_spared_if_others_can_go() {
+    let plane = start().await;
+    create::<PriorityClass>(&plane, json!({"metadata": {"name": "high"}, "value": 1000})).await;
+    for (name, app) in [("one", "guarded"), ("two", "free")] {
+        node(&plane, name, "1", json!({})).await;
+        let spec = json!({"nodeSelector": {"kubernetes.io/hostname": name}, "terminationGracePeriodSeconds": 30,
+            "containers": [{"name": "c", "image": "a", "resources": {"requests": {"cpu": "1"}}}]});
+        labelled(&plane, app, app, spec).await;
+    }
+    let budgets: Api<PodDisruptionBudget> = Api::default_namespaced(plane.client());
+    let budget = json!({"metadata": {"name": "guard"}, "spec": {"minAvailable": 1,
+        "selector": {"matchLabels": {"app": "guarded"}}}});
+    budgets.create(&PostParams::default(), &serde_json::from_value(budget).unwrap()).await.unwrap();
+    settled(&plane).await;
+    assert_eq!((place(&plane, "guarded"), place(&plane, "free")), ("one".to_owned(), "two".to_owned()));
+    pod(&plane, "high", "1", json!({"priorityClassName": "high"})).await;
+    settled(&plane).await;
+    assert_eq!(condition(&plane, "guarded", "DisruptionTarget"), "");
+    assert!(condition(&plane, "free", "DisruptionTarget").starts_with("True PreemptionByScheduler"));
+    // Where nobody else can go, a budget doesn't hold against priority: it is a wish then.
+    pod(&plane, "higher", "1", json!({"priorityClassName": "high", "nodeSelector": {"kubernetes.io/hostname": "one"}}))
+        .await;
+    settled(&plane).await;
+    assert!(condition(&plane, "guarded", "DisruptionTarget").starts_with("True PreemptionByScheduler"));
 }
