@@ -8,9 +8,10 @@ use setpoint_runtime::manager::ManagerError;
 use crate::Wiring;
 use crate::{
     certificates, cluster_role_aggregation, cron_job, daemon_set, deployment, disruption, endpoint_slice,
-    endpoint_slice_mirroring, endpoints, garbage_collector, horizontal_pod_autoscaler, job, namespace, node_lifecycle,
-    persistent_volume, pod_gc, replica_set, replication_controller, resource_quota, root_ca, service_account,
-    service_account_token, stateful_set, taint_eviction, token_cleaner, ttl_after_finished, volume_protection,
+    endpoint_slice_mirroring, endpoints, ephemeral_volume, garbage_collector, horizontal_pod_autoscaler, job,
+    namespace, node_lifecycle, persistent_volume, pod_gc, replica_set, replication_controller, resource_quota, root_ca,
+    service_account, service_account_token, stateful_set, taint_eviction, token_cleaner, ttl_after_finished,
+    volume_protection,
 };
 
 /// One controller.
@@ -47,6 +48,7 @@ pub const ALL: &[Entry] = &[
         alias: "endpointslicemirroring",
         add: endpoint_slice_mirroring::add,
     },
+    Entry { name: "ephemeral-volume-controller", alias: "ephemeral-volume", add: ephemeral_volume::add },
     Entry { name: "garbage-collector-controller", alias: "garbagecollector", add: garbage_collector::add },
     Entry {
         name: "horizontal-pod-autoscaler-controller",

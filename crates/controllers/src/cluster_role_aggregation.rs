@@ -4,7 +4,7 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 use setpoint_runtime::Key;
-use setpoint_runtime::cache::{Informer, Snapshot};
+use setpoint_runtime::cache::Informer;
 use setpoint_runtime::controller::{Action, Context, Error, Predicate};
 use setpoint_runtime::manager::ManagerError;
 use setpoint_runtime::retry;
@@ -35,7 +35,8 @@ async fn reconcile(context: Context, roles: Informer<ClusterRole>, key: Key) -> 
     if key != all() {
         return Ok(Action::done());
     }
-    let roles = roles.lister().snapshot();
+    let snapshot = roles.lister().snapshot();
+    let roles: Vec<&ClusterRole> = snapshot.iter().map(|role| &**role).collect();
     for role in roles.iter().filter(|role| role.aggregation_rule.is_some()) {
         if let Some(rules) = plan(role, &roles)? {
             apply(&context, role, rules).await?;
@@ -59,7 +60,7 @@ async fn apply(context: &Context, role: &ClusterRole, rules: Vec<PolicyRule>) ->
 }
 
 /// The rules that a role should have, if they are others than those it has.
-fn plan(role: &ClusterRole, roles: &Snapshot<ClusterRole>) -> Result<Option<Vec<PolicyRule>>, Error> {
+fn plan(role: &ClusterRole, roles: &[&ClusterRole]) -> Result<Option<Vec<PolicyRule>>, Error> {
     let Some(aggregation) = &role.aggregation_rule else { return Ok(None) };
     let mut rules: Vec<PolicyRule> = Vec::new();
     for selector in aggregation.cluster_role_selectors.iter().flatten() {
@@ -89,5 +90,50 @@ fn plain(rule: &PolicyRule) -> PolicyRule {
         resource_names: list(&rule.resource_names),
         resources: list(&rule.resources),
         verbs: rule.verbs.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    fn role(name: &str, label: Option<&str>, verbs: &[&str]) -> ClusterRole {
+        let labels = label.map_or(json!({}), |label| json!({"to": label}));
+        let rules: Vec<Value> = verbs.iter().map(|verb| json!({"verbs": [verb], "resources": ["pods"]})).collect();
+        serde_json::from_value(json!({"metadata": {"name": name, "labels": labels}, "rules": rules})).unwrap()
+    }
+
+    /// The verbs of the rules that a role gets, one each; none if it has them.
+    fn planned(selectors: Value, has: &[&str], others: &[ClusterRole]) -> Option<Vec<String>> {
+        let mut sum = role("sum", Some("view"), has);
+        sum.aggregation_rule = serde_json::from_value(json!({"clusterRoleSelectors": selectors})).unwrap();
+        let roles: Vec<&ClusterRole> = others.iter().chain([&sum]).collect();
+        let rules = plan(&sum, &roles).unwrap();
+        rules.map(|rules| rules.iter().map(|rule| rule.verbs.concat()).collect())
+    }
+
+    #[test]
+    fn a_role_has_the_rules_of_those_that_it_selects_each_once() {
+        let view = json!([{"matchLabels": {"to": "view"}}]);
+        let both = json!([{"matchLabels": {"to": "view"}}, {"matchLabels": {"to": "edit"}}]);
+        let others = [
+            role("a", Some("view"), &["get", "list"]),
+            role("b", Some("edit"), &["list", "update"]),
+            role("c", None, &["delete"]),
+        ];
+        for (selectors, has, expected) in [
+            (&view, &[][..], Some(vec!["get", "list"])),
+            (&view, &["get", "list"], None),
+            // What somebody wrote by hand goes, and it doesn't take in itself.
+            (&view, &["get", "list", "watch"], Some(vec!["get", "list"])),
+            (&both, &[], Some(vec!["get", "list", "update"])),
+            (&json!([{"matchLabels": {"to": "nobody"}}]), &["get"], Some(vec![])),
+            (&json!([]), &[], None),
+        ] {
+            let expected = expected.map(|verbs| verbs.into_iter().map(str::to_owned).collect());
+            assert_eq!(planned(selectors.clone(), has, &others), expected, "{selectors} {has:?}");
+        }
     }
 }

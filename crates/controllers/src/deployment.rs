@@ -26,6 +26,7 @@ use setpoint_runtime::manager::ManagerError;
 
 use crate::claim::{Claim, Claimable};
 use crate::pod::{self, Pod};
+use crate::wiring::MAX_RETRIES;
 use crate::{Wiring, replica_set, selector};
 use act::Hand;
 use bounds::Bounds;
@@ -41,7 +42,7 @@ const LOOK_MIN: Duration = Duration::from_secs(1);
 
 /// Adds the controller.
 pub fn add(wiring: &Wiring<'_>) -> Result<(), ManagerError> {
-    let desk = wiring.desk("deployment-controller")?;
+    let desk = wiring.desk("deployment-controller")?.queue(|queue| queue.max_retries = Some(MAX_RETRIES));
     let caches =
         Caches { deployments: wiring.informer(), sets: replica_set::indexed(wiring.informer()), pods: wiring.pods() };
     // What a cache tells must not hold that cache itself, or neither would ever go.

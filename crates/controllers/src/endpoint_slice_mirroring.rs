@@ -15,12 +15,12 @@ use crate::Wiring;
 use crate::backend;
 use crate::claim::reference_to;
 use crate::endpoint_slice::plan::Plan;
-use crate::endpoint_slice::{BY_SERVICE, carry_out, service_of, slices};
+use crate::endpoint_slice::{BY_SERVICE, carry_out, retries, service_of, slices};
 use crate::wiring::warning;
 
 /// Adds the controller.
 pub fn add(wiring: &Wiring<'_>) -> Result<(), ManagerError> {
-    let desk = wiring.desk("endpointslice-mirroring-controller")?;
+    let desk = wiring.desk("endpointslice-mirroring-controller")?.queue(retries);
     let caches = Caches { endpoints: wiring.informer(), services: wiring.informer(), slices: slices(wiring) };
     let recorder = desk.recorder.clone();
     let controller = desk

@@ -15,11 +15,11 @@ use crate::Wiring;
 use crate::backend;
 use crate::pod::Pod;
 use crate::pod_control::{is_namespace_terminating, message};
-use crate::wiring::warning;
+use crate::wiring::{MAX_RETRIES, warning};
 
 /// Adds the controller.
 pub fn add(wiring: &Wiring<'_>) -> Result<(), ManagerError> {
-    let desk = wiring.desk("endpoints-controller")?;
+    let desk = wiring.desk("endpoints-controller")?.queue(|queue| queue.max_retries = Some(MAX_RETRIES));
     let caches = Caches { services: wiring.informer(), endpoints: wiring.informer(), pods: wiring.pods() };
     let (services, recorder) = (caches.services.clone(), desk.recorder.clone());
     let controller = desk

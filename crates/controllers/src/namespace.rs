@@ -29,9 +29,12 @@ const FINALIZER: &str = "kubernetes";
 /// How many namespaces are emptied at once. Same as Kubernetes.
 const WORKERS: usize = 10;
 
+/// The longest wait between two tries: somebody waits for the namespace to be gone. Same as Kubernetes.
+const RETRY_MAX: Duration = Duration::from_secs(60);
+
 /// Adds the controller.
 pub fn add(wiring: &Wiring<'_>) -> Result<(), ManagerError> {
-    let desk = wiring.desk("namespace-controller")?;
+    let desk = wiring.desk("namespace-controller")?.queue(|queue| queue.max_delay = RETRY_MAX);
     let namespaces: Informer<Namespace> = wiring.informer();
     let controller = desk
         .controller(&namespaces, WORKERS)

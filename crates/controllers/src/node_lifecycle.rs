@@ -20,7 +20,7 @@ use setpoint_runtime::events::Recorder;
 use setpoint_runtime::manager::ManagerError;
 use setpoint_runtime::queue::WorkQueue;
 
-use self::heartbeat::Heartbeats;
+use self::heartbeat::{Grace, Heartbeats};
 use self::plan::Threat;
 use self::zones::{Gate, Permit, Zones};
 use crate::Wiring;
@@ -53,6 +53,7 @@ setpoint_runtime::lean_view!(Lease of coordination::Lease);
 pub fn add(wiring: &Wiring<'_>) -> Result<(), ManagerError> {
     let desk = wiring.desk("node-lifecycle-controller")?;
     let leases = Target::of::<coordination::Lease>(&(), Some(LEASES));
+    let specific = wiring.specific();
     let keeper = Arc::new(Keeper {
         nodes: wiring.informer(),
         leases: wiring.informer_of(leases),
@@ -61,6 +62,7 @@ pub fn add(wiring: &Wiring<'_>) -> Result<(), ManagerError> {
         gate: Gate::default(),
         last: Mutex::default(),
         recorder: desk.recorder.clone(),
+        grace: Grace { usual: specific.node_monitor_grace_period, startup: specific.node_startup_grace_period },
     });
     zones::index(&keeper.nodes);
     let reconciling = keeper.clone();
@@ -94,6 +96,7 @@ struct Keeper {
     /// How zones were when somebody last looked: what changed wakes their nodes.
     last: Mutex<Zones>,
     recorder: Recorder,
+    grace: Grace,
 }
 
 impl Keeper {
@@ -151,7 +154,7 @@ impl Keeper {
             let said = format!("Registered Node {} in Controller", key.name());
             self.tell(key.name(), &node.metadata.uid, "RegisteredNode", &said);
         }
-        if let Some(conditions) = plan::silence(&node, &heartbeat, now) {
+        if let Some(conditions) = plan::silence(&node, &heartbeat, self.grace, now) {
             act::say(context.client(), &node, &conditions).await?;
             return Ok(Action::done());
         }
@@ -172,7 +175,7 @@ impl Keeper {
             act::mark(context.client(), &node, taints, &labels).await?;
         }
         self.tell_pods(&context, &node, heartbeat.pods_told.as_ref()).await?;
-        let silent = (!says_unknown(&node)).then(|| context.clock().until(heartbeat.deadline()));
+        let silent = (!says_unknown(&node)).then(|| context.clock().until(heartbeat.deadline(self.grace)));
         let permit = match permit {
             Permit::After(wait) => Some(wait),
             Permit::Now | Permit::Never => None,

@@ -21,9 +21,6 @@ use crate::node::Node;
 use crate::pod::{self, Pod};
 use crate::removal::{self, How, Why};
 
-/// So many pods that have ended are kept. Same as kube-controller-manager.
-const ENDED_MAX: usize = 12_500;
-
 /// How long a node may be missing from the cache before somebody asks the server whether it is gone.
 const QUARANTINE: Duration = Duration::from_secs(40);
 
@@ -41,8 +38,12 @@ const BY_END: &str = "ended";
 /// Adds the controller. Its keys are names of nodes, the empty one for pods without, and one for all pods that have ended.
 pub fn add(wiring: &Wiring<'_>) -> Result<(), ManagerError> {
     let desk = wiring.desk("pod-garbage-collector-controller")?;
-    let collector =
-        Arc::new(Collector { nodes: wiring.informer(), pods: wiring.pods(), missing_since: Mutex::default() });
+    let collector = Arc::new(Collector {
+        nodes: wiring.informer(),
+        pods: wiring.pods(),
+        missing_since: Mutex::default(),
+        ended_max: wiring.specific().ended_pods_max,
+    });
     collector.pods.add_index(BY_END, |pod| if pod.has_ended() { vec![String::new()] } else { Vec::new() });
     let (reconciling, nodes) = (collector.clone(), collector.nodes.clone());
     let controller = desk
@@ -91,13 +92,16 @@ struct Collector {
     pods: Informer<Pod>,
     /// Since when nodes that pods are on aren't in the cache. A process that starts waits anew.
     missing_since: Mutex<BTreeMap<Key, Timestamp>>,
+    /// So many pods that have ended are kept; none for all.
+    ended_max: Option<usize>,
 }
 
 impl Collector {
     async fn reconcile(&self, context: Context, key: Key) -> Result<Action, Error> {
         if key == all_ended() {
+            let Some(most) = self.ended_max else { return Ok(Action::done()) };
             let ended = self.pods.lister().snapshot().by_index(BY_END, "").cloned().collect();
-            let surplus = plan::too_many(ended, ENDED_MAX);
+            let surplus = plan::too_many(ended, most);
             return self.remove(&context, surplus, None).await.map(|()| Action::done());
         }
         let pods = self.pods.lister().snapshot();

@@ -58,3 +58,23 @@ async fn make(context: &Context, namespace: &str) -> Result<(), Error> {
         other => Ok(other.map(drop)?),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_a_namespace_that_stays_has_an_account() {
+        for (deleted, phase, wanted) in [
+            (None, Some("Active"), true),
+            (None, None, true),
+            (Some("2026-01-01T00:00:00Z"), Some("Active"), false),
+            (None, Some("Terminating"), false),
+        ] {
+            let namespace = json!({"metadata": {"deletionTimestamp": deleted}, "status": {"phase": phase}});
+            assert_eq!(is_wanted(&serde_json::from_value(namespace).unwrap()), wanted, "{deleted:?} {phase:?}");
+        }
+    }
+}

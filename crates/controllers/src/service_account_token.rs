@@ -119,3 +119,31 @@ impl Cached for Token {
         &self.metadata.uid
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_token_speaks_for_the_account_that_it_names() {
+        let account: ServiceAccount =
+            serde_json::from_value(json!({"metadata": {"name": "robot", "namespace": "shop", "uid": "u"}})).unwrap();
+        for (kind, name, uid, key, is_of) in [
+            (TOKEN, "robot", "u", Some("shop/robot"), true),
+            (TOKEN, "robot", "", Some("shop/robot"), true),
+            (TOKEN, "robot", "earlier", Some("shop/robot"), false),
+            (TOKEN, "", "u", None, true),
+            ("Opaque", "robot", "u", None, true),
+        ] {
+            let annotations =
+                json!({"kubernetes.io/service-account.name": name, "kubernetes.io/service-account.uid": uid});
+            let secret =
+                json!({"metadata": {"name": "t", "namespace": "shop", "annotations": annotations}, "type": kind});
+            let token: Token = serde_json::from_value(secret).unwrap();
+            let found = token.account().map(|key| key.to_string());
+            assert_eq!((found.as_deref(), token.is_of(&account)), (key, is_of), "{kind} {name} {uid}");
+        }
+    }
+}

@@ -4,13 +4,14 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{Client, Resource};
 use setpoint_runtime::cache::{Cached, Informer, Target};
 use setpoint_runtime::clock::{Chance, Clock};
-use setpoint_runtime::config::{Config, Settings};
+use setpoint_runtime::config::{Config, QueueSettings, Settings};
 use setpoint_runtime::controller::{Builder, Controller};
 use setpoint_runtime::events::{self, Happening, Recorder, Severity};
 use setpoint_runtime::manager::{Manager, ManagerError, Runnable};
 
 use crate::certificates::Signer;
 use crate::pod::{self, Pod};
+use crate::specific::Specific;
 
 /// What all controllers share.
 pub struct Wiring<'a> {
@@ -48,6 +49,12 @@ impl Wiring<'_> {
         let config = self.config.seen_by(name);
         let Wiring { manager, client_of, instance, root_ca, .. } = *self;
         see(&Wiring { manager, client_of, config: &config, instance, signer: self.signer.clone(), root_ca })
+    }
+
+    /// Settings that only one controller has. Whoever reads the configuration tells what is wrong with them; what nobody checked is as
+    /// if it weren't there.
+    pub(crate) fn specific(&self) -> Specific {
+        Specific::of(self.config).unwrap_or_default()
     }
 
     /// The shared cache of pods, with its indexes.
@@ -101,6 +108,19 @@ impl Desk {
         }
     }
 
+    /// How its queue behaves otherwise than that of most, unless the settings say so.
+    #[must_use]
+    pub fn queue(mut self, own: impl FnOnce(&mut QueueSettings)) -> Desk {
+        let usual = Settings::default().queue;
+        let (mut wanted, set) = (usual.clone(), &mut self.settings.queue);
+        own(&mut wanted);
+        set.max_retries = set.max_retries.or(wanted.max_retries);
+        if (set.base_delay, set.max_delay) == (usual.base_delay, usual.max_delay) {
+            (set.base_delay, set.max_delay) = (wanted.base_delay, wanted.max_delay);
+        }
+        self
+    }
+
     /// How many workers: as the settings say, else this many.
     pub fn workers(&self, default: usize) -> usize {
         match self.settings.workers == Settings::default().workers {
@@ -119,6 +139,10 @@ impl Desk {
         self.manager.add_controller(&[&format!("events of {}", self.name)], controller)
     }
 }
+
+/// So often a key is tried again by those controllers of Kubernetes that give up at some time. Whatever changes about its object
+/// wakes it again.
+pub const MAX_RETRIES: u32 = 15;
 
 /// Records that all is as it should be.
 pub fn normal(recorder: &Recorder, regarding: ObjectReference, reason: &str, action: &str, note: String) {

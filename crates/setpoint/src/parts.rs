@@ -4,7 +4,7 @@ use std::path::Path;
 
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
-use setpoint_controllers::{Choice, Wiring};
+use setpoint_controllers::{Choice, Specific, Wiring};
 use setpoint_node::simulated;
 use setpoint_runtime::clock::{Chance, Clock};
 use setpoint_runtime::config::{Config, Sources};
@@ -96,12 +96,16 @@ pub fn profiles() -> Profiles {
 
 /// Settings from a file and from the environment.
 pub fn config(file: Option<&Path>) -> Result<Config, Failure> {
-    let mut sources = Sources::new().part(SCHEDULER_PART).environment(PREFIX, std::env::vars());
+    let parts = setpoint_controllers::PARTS.into_iter().chain([SCHEDULER_PART]);
+    let mut sources =
+        parts.fold(Sources::new(), |sources, part| sources.part(part)).environment(PREFIX, std::env::vars());
     let what = || file.map_or("can't use the settings".to_owned(), |file| format!("can't use {}", file.display()));
     if let Some(file) = file {
         sources = sources.file(std::fs::read_to_string(file).map_err(|error| Failure::usage(what(), error))?);
     }
-    Config::load(&sources).map_err(|error| Failure::usage(what(), error))
+    let config = Config::load(&sources).map_err(|error| Failure::usage(what(), error))?;
+    Specific::of(&config).map_err(|error| Failure::usage(what(), error))?;
+    Ok(config)
 }
 
 /// The scheduler with the profiles of a configuration.

@@ -5,6 +5,7 @@ use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointHint
 use k8s_openapi::jiff::Timestamp;
 use setpoint_runtime::cache::Cached;
 
+use super::topology;
 use crate::backend::{self, Family};
 use crate::pod::Pod;
 
@@ -98,10 +99,8 @@ pub fn changed_at(pod: &Pod) -> Option<Timestamp> {
 
 /// Where traffic to an endpoint should come from, if the Service prefers that it stays close.
 fn hints(service: &Service, zone: Option<&str>, node: Option<&str>) -> Option<EndpointHints> {
-    let annotations = service.metadata.annotations.as_ref();
-    let mode = |name: &str| annotations.and_then(|all| all.get(name)).map(String::as_str);
-    let mode = mode("service.kubernetes.io/topology-aware-hints").or(mode("service.kubernetes.io/topology-mode"));
-    if matches!(mode, Some("Auto" | "auto")) {
+    if topology::is_asked_for(service) {
+        // Said once all of them are known.
         return None;
     }
     let prefers_node = match service.spec.as_ref()?.traffic_distribution.as_deref()? {

@@ -9,11 +9,14 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::node::Node;
 
-/// A node that isn't heard of for so long is unreachable.
-const GRACE: Duration = Duration::from_secs(50);
-
-/// How long a new node may take until it says how it is.
-const STARTUP_GRACE: Duration = Duration::from_secs(60);
+/// How long nodes may be silent.
+#[derive(Clone, Copy, Debug)]
+pub struct Grace {
+    /// One that has said how it is.
+    pub usual: Duration,
+    /// A new one, until it says how it is.
+    pub startup: Duration,
+}
 
 /// What was last heard of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,8 +55,8 @@ impl Heartbeat {
     }
 
     /// When the node counts as unreachable if nothing more is heard of it.
-    pub fn deadline(&self) -> Timestamp {
-        let grace = if self.ready.is_some() { GRACE } else { STARTUP_GRACE };
+    pub fn deadline(&self, grace: Grace) -> Timestamp {
+        let grace = if self.ready.is_some() { grace.usual } else { grace.startup };
         let grace = SignedDuration::try_from(grace).unwrap_or(SignedDuration::MAX);
         self.heard_at.saturating_add(grace).unwrap_or(Timestamp::MAX)
     }
@@ -114,6 +117,8 @@ mod tests {
 
     use super::*;
 
+    const GRACE: Grace = Grace { usual: Duration::from_secs(50), startup: Duration::from_secs(60) };
+
     fn node(conditions: Value) -> Node {
         let metadata = json!({"name": "n", "uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"});
         serde_json::from_value(json!({"metadata": metadata, "status": {"conditions": conditions}})).unwrap()
@@ -153,9 +158,9 @@ mod tests {
     #[test]
     fn a_node_that_never_said_how_it_is_has_a_minute_from_its_making() {
         let silent = Heartbeat::after(None, &node(json!([])), None, at("2026-02-01T00:00:00Z"));
-        assert_eq!(silent.deadline(), at("2026-01-01T00:01:00Z"));
+        assert_eq!(silent.deadline(GRACE), at("2026-01-01T00:01:00Z"));
         let known = Heartbeat::after(None, &node(ready("2020-01-01T00:00:00Z")), None, at("2026-02-01T00:00:00Z"));
-        assert_eq!(known.deadline(), at("2026-02-01T00:00:50Z"));
+        assert_eq!(known.deadline(GRACE), at("2026-02-01T00:00:50Z"));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 use setpoint_runtime::cache::Pairs;
 
-use super::heartbeat::Heartbeat;
+use super::heartbeat::{Grace, Heartbeat};
 use super::zones::Permit;
 use crate::node::{Effect, Node, Taint};
 
@@ -33,9 +33,9 @@ const LABELS: [(&str, &str); 2] =
     [("kubernetes.io/os", "beta.kubernetes.io/os"), ("kubernetes.io/arch", "beta.kubernetes.io/arch")];
 
 /// The conditions of a node that isn't heard of any more, if they don't say so yet.
-pub fn silence(node: &Node, heartbeat: &Heartbeat, now: Timestamp) -> Option<Vec<Value>> {
+pub fn silence(node: &Node, heartbeat: &Heartbeat, grace: Grace, now: Timestamp) -> Option<Vec<Value>> {
     let says_so = node.condition("Ready").is_some_and(|ready| &*ready.status == "Unknown");
-    if says_so || now < heartbeat.deadline() {
+    if says_so || now < heartbeat.deadline(grace) {
         return None;
     }
     let time = Time(Timestamp::from_second(now.as_second()).unwrap_or(now));
@@ -141,6 +141,8 @@ pub fn labels(labels: &Pairs) -> BTreeMap<&'static str, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     const NOW: &str = "2026-01-01T01:00:00Z";
@@ -217,10 +219,11 @@ mod tests {
 
     #[test]
     fn a_silent_node_is_said_to_be_unknown_once() {
+        let grace = Grace { usual: Duration::from_secs(50), startup: Duration::from_secs(60) };
         let heard = |node: &Node, at: &str| Heartbeat::after(None, node, None, at.parse().unwrap());
         let ready = node(json!("True"), json!([]));
-        assert_eq!(silence(&ready, &heard(&ready, "2026-01-01T00:59:11Z"), now()), None);
-        let said = silence(&ready, &heard(&ready, "2026-01-01T00:59:10Z"), now()).unwrap();
+        assert_eq!(silence(&ready, &heard(&ready, "2026-01-01T00:59:11Z"), grace, now()), None);
+        let said = silence(&ready, &heard(&ready, "2026-01-01T00:59:10Z"), grace, now()).unwrap();
         let reasons: Vec<_> =
             said.iter().map(|said| (said["type"].as_str().unwrap(), said["reason"].as_str().unwrap())).collect();
         let never = "NodeStatusNeverUpdated";
@@ -234,7 +237,7 @@ mod tests {
             ]
         );
         let unknown = node(json!("Unknown"), json!([]));
-        assert_eq!(silence(&unknown, &heard(&unknown, "2026-01-01T00:00:00Z"), now()), None);
+        assert_eq!(silence(&unknown, &heard(&unknown, "2026-01-01T00:00:00Z"), grace, now()), None);
     }
 
     #[test]

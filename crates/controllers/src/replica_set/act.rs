@@ -75,7 +75,16 @@ impl<S: Replicated> Hand<'_, S> {
         let key = Cached::key(self.set);
         let api: Api<S> = Api::namespaced(self.context.client().clone(), key.namespace().unwrap_or_default());
         let said = self.set.with_status(status.clone());
-        match api.replace_status(key.name(), &PostParams::default(), &said).await {
+        let Err(error) = api.replace_status(key.name(), &PostParams::default(), &said).await else { return Ok(()) };
+        if retry::is_not_found(&error) {
+            return Ok(());
+        }
+        // Whoever scales a set writes it at the same moment: what its pods are is as true of the newer one, so it is said at once
+        // instead of after another run. Once only, as Kubernetes does.
+        let Some(newer) = api.get_opt(key.name()).await?.filter(|it| Cached::uid(it) == Cached::uid(self.set)) else {
+            return Ok(());
+        };
+        match api.replace_status(key.name(), &PostParams::default(), &newer.with_status(status.clone())).await {
             Err(error) if retry::is_not_found(&error) => Ok(()),
             answer => Ok(answer.map(drop)?),
         }
