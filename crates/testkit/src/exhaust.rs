@@ -113,7 +113,7 @@ pub fn exhaust_with(scenario: &dyn Scenario, seed: u64, limits: Limits) -> Repor
     };
     let points = match again::plan() {
         Some(plan) => plan.faults().to_vec(),
-        None => spread(&Fault::points(&clean.counts), limits.points),
+        None => choose(Fault::points(&clean.counts), limits),
     };
     report.points += points.len();
     let failed = on_all_cores(&points, |fault| {
@@ -124,6 +124,14 @@ pub fn exhaust_with(scenario: &dyn Scenario, seed: u64, limits: Limits) -> Repor
     report.failures = failed;
     report.tried = points;
     report
+}
+
+/// The points that limits let through.
+fn choose(points: Vec<Fault>, limits: Limits) -> Vec<Fault> {
+    let is_kept = |point: &Fault| limits.every_crash && matches!(point, Fault::CrashAfterWrite(_));
+    let (mut chosen, others): (Vec<Fault>, Vec<Fault>) = points.into_iter().partition(is_kept);
+    chosen.extend(spread(&others, limits.points));
+    chosen
 }
 
 /// At most so many points, spread evenly over all.

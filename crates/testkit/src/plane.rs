@@ -56,9 +56,10 @@ pub struct ControlPlane {
     _tending: JoinSet<()>,
 }
 
-/// What clients did, leases and Events apart: neither heartbeats nor words are changes.
+/// What clients did, leases and Events apart: neither heartbeats nor words are changes. Words are counted for themselves.
 pub(crate) struct Activity {
     writes: AtomicUsize,
+    words: AtomicUsize,
     writes_max: usize,
     pulse: Pulse,
 }
@@ -66,7 +67,7 @@ pub(crate) struct Activity {
 impl Activity {
     fn bounded(limits: Limits) -> Arc<Activity> {
         let pulse = Pulse::bounded(limits.steps);
-        Arc::new(Activity { writes: AtomicUsize::new(0), writes_max: limits.writes, pulse })
+        Arc::new(Activity { writes: AtomicUsize::new(0), words: AtomicUsize::new(0), writes_max: limits.writes, pulse })
     }
 
     pub(crate) fn pulse(&self) -> &Pulse {
@@ -76,6 +77,11 @@ impl Activity {
     /// Notes a write; false if there were too many, so that it must not be made.
     pub(crate) fn note(&self) -> bool {
         self.writes.fetch_add(1, Ordering::Relaxed) < self.writes_max
+    }
+
+    /// Notes that an Event was written.
+    pub(crate) fn note_word(&self) {
+        self.words.fetch_add(1, Ordering::Relaxed);
     }
 
     fn writes(&self) -> usize {
@@ -293,6 +299,11 @@ impl ControlPlane {
     /// How many writes clients have begun.
     pub(crate) fn writes(&self) -> usize {
         self.activity.writes()
+    }
+
+    /// How often an Event was written.
+    pub(crate) fn words(&self) -> usize {
+        self.activity.words.load(Ordering::Relaxed)
     }
 }
 

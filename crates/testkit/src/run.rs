@@ -86,11 +86,15 @@ async fn play_on(
             plane.settle_within(limits).await?;
         }
         let counts = course.counts();
-        let writes = plane.writes();
+        let (writes, words) = (plane.writes(), plane.words());
         let still = if course.is_clean() { limits.still } else { limits.still / STRUCK_SHARE };
         tokio::time::sleep(still).await;
         if plane.writes() != writes {
             return Err(format!("writes after all was quiet: {}", plane.writes() - writes));
+        }
+        let words = plane.words() - words;
+        if words > limits.words {
+            return Err(format!("{words} Events are written although all is quiet"));
         }
         stop.send_replace(true);
         Ok(counts)

@@ -59,10 +59,15 @@ pub struct Limits {
     pub settle: Duration,
     /// Once quiet, nobody may write for so long; a sixth of it in runs with a fault.
     pub still: Duration,
+    /// How many Events may be written in that time: who is not content says so again and again, but not so often that it is work for
+    /// the server. All, unless a scenario says otherwise.
+    pub words: usize,
     /// How long a process that is asked to stop may take.
     pub stop: Duration,
     /// How many faults are tried at most; of more, so many that are spread evenly.
     pub points: usize,
+    /// Whether every crash after a write is tried, however few other faults are.
+    pub every_crash: bool,
     /// How many writes there may be in a run, leases and Events apart. A process whose own writes wake it never lets time pass:
     /// beyond this its calls are held, and the run fails.
     pub writes: usize,
@@ -78,8 +83,10 @@ impl Default for Limits {
             quiet: Duration::from_secs(120),
             settle: Duration::from_secs(4 * 3600),
             still: Duration::from_secs(3600),
+            words: usize::MAX,
             stop: Duration::from_secs(60),
             points: usize::MAX,
+            every_crash: false,
             writes: 5_000,
             steps: 100_000,
         }

@@ -51,6 +51,9 @@ impl Wire {
         if is_too_much && self.life.is_some() {
             return std::future::pending().await;
         }
+        if call.is_write && call.is_event {
+            self.activity.note_word();
+        }
         let Ok(response) = self.local.call(request).await;
         if let Some(life) = self.life.as_ref().filter(|_| call.is_change()) {
             life.changed();

@@ -4,11 +4,14 @@ use std::collections::BTreeSet;
 
 use futures_util::future::BoxFuture;
 use k8s_openapi::api::core::v1::{Endpoints, Node, Pod, Service};
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use setpoint_testkit::{ControlPlane, Kubelet, Process, Scenario, State};
 
-use crate::process::{controllers, exhaust};
+use crate::nodes;
+use crate::process::{controllers, exhaust, spawn};
+use crate::story::stand_in;
 
 /// What users do with a Service and pods, and which addresses are published at the end.
 struct Story {
@@ -67,7 +70,8 @@ impl Scenario for Story {
         Ok(())
     }
 
-    /// Names of slices and of volumes of pods are drawn by chance, and the time of the last change is that of the write.
+    /// Names of slices and of volumes of pods are drawn by chance: what they stand for is compared. The time of the last change is that
+    /// of the write.
     fn view(&self, mut object: Value) -> Option<Value> {
         if let Some(annotations) = object["metadata"]["annotations"].as_object_mut() {
             annotations.remove("endpoints.kubernetes.io/last-change-trigger-time");
@@ -75,7 +79,8 @@ impl Scenario for Story {
         if object["metadata"]["annotations"] == json!({}) {
             object["metadata"].as_object_mut().map(|metadata| metadata.remove("annotations"));
         }
-        Some(object).filter(|object| object["kind"] != "EndpointSlice" && object["kind"] != "Pod")
+        let is_drawn = object["kind"] == "EndpointSlice" || object["kind"] == "Pod";
+        Some(if is_drawn { stand_in(object) } else { object })
     }
 }
 
@@ -147,6 +152,34 @@ fn slices_follow_the_selector() {
 fn one_object_follows_the_selector() {
     let (name, controllers) = ("endpoints::one_object_follows_the_selector", "endpoints-controller");
     exhaust(&Story { name, controllers, drive: the_selector_changes, published: &["two"] }).assert();
+}
+
+/// Somebody deletes the slice, then spoils the one that was made instead.
+fn slices_are_spoilt(plane: &ControlPlane) -> BoxFuture<'_, ()> {
+    Box::pin(async {
+        make_service(plane, json!({"app": "web"})).await;
+        make_pod(plane, "one").await;
+        let slices: Api<EndpointSlice> = Api::default_namespaced(plane.client());
+        for is_deleted in [true, false] {
+            plane.settle().await.unwrap();
+            let found = slices.list(&ListParams::default()).await.unwrap().items.into_iter();
+            let names = found.filter_map(|slice| slice.metadata.name).filter(|name| name.starts_with("web-"));
+            for name in names {
+                let spoilt = Patch::Merge(json!({"endpoints": [{"addresses": ["192.0.2.9"]}]}));
+                match is_deleted {
+                    true => drop(slices.delete(&name, &DeleteParams::default()).await.unwrap()),
+                    false => drop(slices.patch(&name, &PatchParams::default(), &spoilt).await.unwrap()),
+                }
+            }
+        }
+        plane.settle().await.unwrap();
+    })
+}
+
+#[test]
+fn slices_that_somebody_spoils_are_mended() {
+    let (name, controllers) = ("endpoints::slices_that_somebody_spoils_are_mended", "endpointslice-controller");
+    exhaust(&Story { name, controllers, drive: slices_are_spoilt, published: &["one"] }).assert();
 }
 
 /// A Service goes.
@@ -233,4 +266,45 @@ fn a_mirror_goes_with_its_endpoints() {
         published: &[],
     };
     exhaust(&story).assert();
+}
+
+/// Four pods in one zone of two that have as many processors: two of them serve the other one, until its node is gone.
+#[tokio::test(start_paused = true)]
+async fn traffic_stays_in_its_zone_as_far_as_that_is_fair() {
+    let plane = ControlPlane::start().await;
+    plane.let_pods_into("default").await;
+    let _controllers = spawn(&plane, "endpointslice-controller");
+    let nodes: Api<Node> = Api::all(plane.client());
+    for (name, zone) in [("node-1", "z1"), ("node-2", "z2")] {
+        nodes::make(&plane, name, json!({"metadata": {"labels": {"topology.kubernetes.io/zone": zone}}})).await;
+        let room = Patch::Merge(json!({"status": {"allocatable": {"cpu": "4"}, "capacity": {"cpu": "4"}}}));
+        nodes.patch_status(name, &PatchParams::default(), &room).await.unwrap();
+    }
+    make_service(&plane, json!({"app": "web"})).await;
+    let services: Api<Service> = Api::default_namespaced(plane.client());
+    let auto = Patch::Merge(json!({"metadata": {"annotations": {"service.kubernetes.io/topology-mode": "Auto"}}}));
+    services.patch("web", &PatchParams::default(), &auto).await.unwrap();
+    tokio::spawn(Kubelet::binding_to("node-1").run(&plane));
+    for name in ["one", "two", "three", "four"] {
+        make_pod(&plane, name).await;
+    }
+    plane.settle().await.unwrap();
+    let served = |plane: &ControlPlane| {
+        let slices = plane.state().objects("discovery.k8s.io", "endpointslices");
+        let endpoints = slices.iter().flat_map(|slice| slice["endpoints"].as_array().cloned().unwrap_or_default());
+        let mut zones: Vec<String> = endpoints
+            .filter(|endpoint| endpoint["targetRef"]["kind"] == "Pod")
+            .map(|endpoint| endpoint["hints"]["forZones"][0]["name"].as_str().unwrap_or("any").to_owned())
+            .collect();
+        zones.sort();
+        zones
+    };
+    assert_eq!(served(&plane), ["z1", "z1", "z2", "z2"]);
+    nodes.delete("node-2", &DeleteParams::default()).await.unwrap();
+    plane.settle().await.unwrap();
+    assert_eq!(served(&plane), ["any"; 4], "one zone is no choice");
+    let events = plane.state().objects("", "events");
+    for reason in ["TopologyAwareHintsEnabled", "TopologyAwareHintsDisabled"] {
+        assert!(events.iter().any(|event| event["reason"] == reason), "{reason}: {events:?}");
+    }
 }

@@ -166,3 +166,68 @@ impl Scenario for AllDie {
 fn nobody_is_sent_away_if_everything_is_down() {
     exhaust_with(&AllDie, 0, nodes::limits()).assert();
 }
+
+/// Three nodes of four in a zone die at once: that is more likely the zone's fault than theirs, so sending their pods away stops. It may
+/// have begun: when the first of them is missed the zone still seems well.
+struct MostOfAZoneDies;
+
+impl MostOfAZoneDies {
+    const DYING: [&'static str; 3] = ["a", "b", "c"];
+}
+
+impl Scenario for MostOfAZoneDies {
+    fn name(&self) -> &'static str {
+        "node_lifecycle::pods_stay_if_most_of_a_zone_is_down"
+    }
+
+    fn prepare<'a>(&'a self, plane: &'a ControlPlane) -> BoxFuture<'a, ()> {
+        Box::pin(async {
+            for name in Self::DYING.into_iter().chain(["lives"]) {
+                nodes::make(plane, name, json!({"metadata": {"labels": {"topology.kubernetes.io/zone": "z"}}})).await;
+            }
+        })
+    }
+
+    fn process(&self, process: Process) -> BoxFuture<'static, ()> {
+        controllers(process, CONTROLLER)
+    }
+
+    fn world<'a>(&'a self, plane: &'a ControlPlane) -> BoxFuture<'a, ()> {
+        nodes::live(plane)
+    }
+
+    fn drive<'a>(&'a self, plane: &'a ControlPlane) -> BoxFuture<'a, ()> {
+        Box::pin(async {
+            plane.advance(Duration::from_secs(30)).await;
+            for name in Self::DYING {
+                plane.outside::<Living>().set(name, false);
+            }
+            // Far longer than it takes to send the pods of three nodes away at the usual rate.
+            plane.advance(Duration::from_secs(300)).await;
+        })
+    }
+
+    fn outcome(&self, state: &State) -> Result<(), String> {
+        let of = |name: &str| taints(&state.object("", "nodes", "", name).unwrap_or_default());
+        let has = |name: &str, taint: &str| of(name).iter().any(|found| found == taint);
+        for name in Self::DYING {
+            expect(name, of(name), has(name, "unreachable:NoSchedule"))?;
+        }
+        let left: Vec<_> = Self::DYING.into_iter().filter(|name| has(name, "unreachable:NoExecute")).collect();
+        expect("sent away", &left, left.len() < Self::DYING.len())?;
+        expect("lives", of("lives"), of("lives").is_empty())
+    }
+
+    /// Which node was missed first depends on when the controller looked.
+    fn view(&self, mut object: Value) -> Option<Value> {
+        if let Some(taints) = object.pointer_mut("/spec/taints").and_then(Value::as_array_mut) {
+            taints.retain(|taint| taint["effect"] != "NoExecute");
+        }
+        Some(object)
+    }
+}
+
+#[test]
+fn pods_stay_if_most_of_a_zone_is_down() {
+    exhaust_with(&MostOfAZoneDies, 0, nodes::limits()).assert();
+}

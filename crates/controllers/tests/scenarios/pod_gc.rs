@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{Api, DeleteParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use setpoint_testkit::{ControlPlane, Process, Scenario, State};
 
 use crate::nodes;
-use crate::process::{controllers, exhaust};
+use crate::process::{controllers, controllers_with, exhaust};
 
 const CONTROLLER: &str = "pod-garbage-collector-controller";
 
@@ -155,4 +155,51 @@ impl Scenario for NeverPlaced {
 #[test]
 fn pods_that_wait_for_a_node_stay() {
     exhaust(&NeverPlaced).assert();
+}
+
+/// More pods have ended than are kept: evicted ones go first, then the oldest.
+struct TooMany;
+
+impl Scenario for TooMany {
+    fn name(&self) -> &'static str {
+        "pod_gc::of_pods_that_have_ended_the_youngest_are_kept"
+    }
+
+    fn prepare<'a>(&'a self, plane: &'a ControlPlane) -> BoxFuture<'a, ()> {
+        Box::pin(async {
+            plane.let_pods_into("default").await;
+            nodes::make(plane, "node", json!({})).await;
+            nodes::place(plane, "runs", "node", json!({})).await;
+        })
+    }
+
+    fn process(&self, process: Process) -> BoxFuture<'static, ()> {
+        controllers_with(process, CONTROLLER, "podGCController: {terminatedPodGCThreshold: 2}")
+    }
+
+    fn drive<'a>(&'a self, plane: &'a ControlPlane) -> BoxFuture<'a, ()> {
+        Box::pin(async {
+            let pods: Api<Pod> = Api::namespaced(plane.client(), "default");
+            for (name, status) in [
+                ("first", json!({"phase": "Succeeded"})),
+                ("second", json!({"phase": "Failed"})),
+                ("evicted", json!({"phase": "Failed", "reason": "Evicted"})),
+                ("third", json!({"phase": "Succeeded"})),
+            ] {
+                nodes::place(plane, name, "node", json!({})).await;
+                let ended = Patch::Merge(json!({"status": status}));
+                pods.patch_status(name, &PatchParams::default(), &ended).await.unwrap();
+                plane.advance(Duration::from_secs(5)).await;
+            }
+        })
+    }
+
+    fn outcome(&self, state: &State) -> Result<(), String> {
+        expect(&pods(state), pods(state) == ["runs", "second", "third"])
+    }
+}
+
+#[test]
+fn of_pods_that_have_ended_the_youngest_are_kept() {
+    exhaust(&TooMany).assert();
 }

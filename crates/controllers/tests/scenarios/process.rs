@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use kube::Client;
-use setpoint_controllers::{Choice, Signer, ToSign, Wiring, add_to};
+use setpoint_controllers::{Choice, PARTS, Signer, ToSign, Wiring, add_to};
 use setpoint_runtime::clock::{Chance, Clock};
-use setpoint_runtime::config::Config;
+use setpoint_runtime::config::{Config, Sources};
 use setpoint_runtime::manager::{Manager, ManagerOptions};
 use setpoint_testkit::{ControlPlane, Limits, Process, Report, Scenario};
 use tokio::task::JoinHandle;
@@ -40,28 +40,41 @@ pub fn exhaust_with(scenario: &dyn Scenario, seed: u64, limits: Limits) -> Repor
 
 /// Runs the controllers of a choice such as `replicaset-controller,deployment-controller`.
 pub fn controllers(process: Process, choice: &str) -> BoxFuture<'static, ()> {
+    controllers_with(process, choice, "")
+}
+
+/// [`controllers`] with settings, as a file has them.
+pub fn controllers_with(process: Process, choice: &str, settings: &'static str) -> BoxFuture<'static, ()> {
     let stopped = process.stopped();
-    Box::pin(run(process.client, process.clock, process.chance, choice.to_owned(), stopped))
+    Box::pin(run(process.client, process.clock, process.chance, choice.to_owned(), settings, stopped))
 }
 
 /// [`controllers`] on a server that seems to have these resources only: those who look at every kind make fewer calls then.
 pub fn controllers_of(process: Process, choice: &str, resources: &'static [&'static str]) -> BoxFuture<'static, ()> {
     let stopped = process.stopped();
     let client = narrow(process.client, resources);
-    Box::pin(run(client, process.clock, process.chance, choice.to_owned(), stopped))
+    Box::pin(run(client, process.clock, process.chance, choice.to_owned(), "", stopped))
 }
 
 /// Runs the controllers of a choice on a plane, without faults, until the test is over.
 pub fn spawn(plane: &ControlPlane, choice: &str) -> JoinHandle<()> {
-    tokio::spawn(run(plane.client(), plane.clock(), plane.chance(), choice.to_owned(), std::future::pending()))
+    tokio::spawn(run(plane.client(), plane.clock(), plane.chance(), choice.to_owned(), "", std::future::pending()))
 }
 
-async fn run(client: Client, clock: Clock, chance: Chance, choice: String, stopped: impl Future<Output = ()>) {
+async fn run(
+    client: Client,
+    clock: Clock,
+    chance: Chance,
+    choice: String,
+    settings: &str,
+    stopped: impl Future<Output = ()>,
+) {
     let choice = Choice::parse(&choice).expect("controllers that there are");
     let manager = Manager::new(client.clone(), clock, chance, ManagerOptions::default());
     let manager = manager.expect("a manager without election");
     let client_of = |_: &str| -> Client { client.clone() };
-    let config = Config::default();
+    let sources = PARTS.iter().fold(Sources::new(), |sources, part| sources.part(part));
+    let config = Config::load(&sources.file(settings)).expect("settings that there are");
     let wiring = Wiring {
         manager: &manager,
         client_of: &client_of,

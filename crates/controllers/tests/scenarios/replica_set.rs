@@ -194,3 +194,56 @@ fn replication_controllers_do_the_same() {
     })
     .assert();
 }
+
+#[test]
+fn a_replication_controller_adopts_free_pods_and_lets_strangers_go() {
+    exhaust(&Story {
+        name: "replica_set::a_replication_controller_adopts_free_pods_and_lets_strangers_go",
+        controllers: "replicationcontroller",
+        drive: |plane| {
+            async {
+                plane.let_pods_into("default").await;
+                let mut pod = template("web:0");
+                pod["metadata"]["name"] = json!("free");
+                create::<Pod>(plane, pod).await;
+                create::<ReplicationController>(plane, set("ReplicationController", 1)).await;
+                plane.settle().await.unwrap();
+                assert_eq!(pods(&plane.state()).len(), 1, "it has taken the free one");
+                patch::<Pod>(plane, "free", json!({"metadata": {"labels": {"app": "other"}}})).await;
+            }
+            .boxed()
+        },
+        node: Some("node-1"),
+        invariant: anything,
+        outcome: |state| {
+            let owned = |pod: &Value| pod["metadata"]["ownerReferences"][0]["kind"] == "ReplicationController";
+            let (own, free): (Vec<_>, Vec<_>) = pods(state).into_iter().partition(owned);
+            expect("own and free pods", (own.len(), free.len()), (1, 1))?;
+            expect("the free pod", free[0]["metadata"]["name"].clone(), "free")
+        },
+    })
+    .assert();
+}
+
+#[test]
+fn a_replication_controller_says_what_is_refused_and_takes_it_back() {
+    exhaust(&Story {
+        name: "replica_set::a_replication_controller_says_what_is_refused_and_takes_it_back",
+        controllers: "replicationcontroller",
+        drive: |plane| {
+            async {
+                create::<ReplicationController>(plane, set("ReplicationController", 1)).await;
+                plane.advance(std::time::Duration::from_secs(5)).await;
+                plane.let_pods_into("default").await;
+            }
+            .boxed()
+        },
+        node: Some("node-1"),
+        invariant: anything,
+        outcome: |state| {
+            expect("pods", pods(state).len(), 1)?;
+            expect("conditions", status(state, "replicationcontrollers")["conditions"].clone(), Value::Null)
+        },
+    })
+    .assert();
+}

@@ -227,3 +227,53 @@ fn a_bootstrap_token_goes_when_its_time_is_over() {
     })
     .assert();
 }
+
+async fn bootstrap_token(plane: &ControlPlane, id: &str, kind: &str, end: &str) {
+    let secrets: Api<Secret> = Api::namespaced(plane.client(), "kube-system");
+    let data = json!({"token-id": id, "token-secret": "0123456789abcdef", "expiration": end});
+    let token = json!({"metadata": {"name": format!("bootstrap-token-{id}")}, "type": kind, "stringData": data});
+    secrets.create(&PostParams::default(), &serde_json::from_value(token).unwrap()).await.unwrap();
+}
+
+#[test]
+fn a_bootstrap_token_that_gets_more_time_stays() {
+    exhaust(&Accounts {
+        name: "service_account::a_bootstrap_token_that_gets_more_time_stays",
+        controller: "token-cleaner-controller",
+        drive: |plane| {
+            async {
+                let (now, hour) = (plane.clock().wall(), SignedDuration::from_hours(1));
+                bootstrap_token(plane, "aaaaaa", "bootstrap.kubernetes.io/token", &(now + hour).to_string()).await;
+                plane.advance(Duration::from_secs(1800)).await;
+                let later = Patch::Merge(json!({"stringData": {"expiration": (now + hour * 99).to_string()}}));
+                let secrets: Api<Secret> = Api::namespaced(plane.client(), "kube-system");
+                secrets.patch("bootstrap-token-aaaaaa", &PatchParams::default(), &later).await.unwrap();
+                plane.advance(Duration::from_secs(2 * 3600)).await;
+            }
+            .boxed()
+        },
+        outcome: |state| {
+            expect("tokens", names(&state.objects("", "secrets")), vec!["bootstrap-token-aaaaaa".to_owned()])
+        },
+    })
+    .assert();
+}
+
+#[test]
+fn a_bootstrap_token_without_a_readable_end_goes_and_other_secrets_stay() {
+    exhaust(&Accounts {
+        name: "service_account::a_bootstrap_token_without_a_readable_end_goes_and_other_secrets_stay",
+        controller: "token-cleaner-controller",
+        drive: |plane| {
+            async {
+                bootstrap_token(plane, "aaaaaa", "bootstrap.kubernetes.io/token", "tomorrow").await;
+                bootstrap_token(plane, "bbbbbb", "Opaque", "2020-01-01T00:00:00Z").await;
+            }
+            .boxed()
+        },
+        outcome: |state| {
+            expect("tokens", names(&state.objects("", "secrets")), vec!["bootstrap-token-bbbbbb".to_owned()])
+        },
+    })
+    .assert();
+}

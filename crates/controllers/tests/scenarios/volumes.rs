@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use setpoint_testkit::{ControlPlane, Process, Scenario, State};
 
 use crate::nodes;
-use crate::process::{controllers, exhaust};
+use crate::process::{controllers, exhaust, spawn};
+use crate::story::stand_in;
 
 const ALL: &str = "persistentvolume-binder-controller,persistentvolume-protection-controller,persistentvolumeclaim-protection-controller";
 
@@ -202,4 +203,134 @@ impl Scenario for InUse {
 #[test]
 fn what_is_used_stays_until_it_is_not() {
     exhaust(&InUse).assert();
+}
+
+/// What pods of one name bring with them, and what is in the way of it.
+struct Ephemeral {
+    name: &'static str,
+    drive: for<'a> fn(&'a ControlPlane) -> BoxFuture<'a, ()>,
+    outcome: fn(&State) -> Result<(), String>,
+}
+
+impl Scenario for Ephemeral {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn prepare<'a>(&'a self, plane: &'a ControlPlane) -> BoxFuture<'a, ()> {
+        Box::pin(plane.let_pods_into("default"))
+    }
+
+    fn process(&self, process: Process) -> BoxFuture<'static, ()> {
+        controllers(process, "ephemeral-volume-controller,persistentvolumeclaim-protection-controller")
+    }
+
+    fn drive<'a>(&'a self, plane: &'a ControlPlane) -> BoxFuture<'a, ()> {
+        (self.drive)(plane)
+    }
+
+    fn outcome(&self, state: &State) -> Result<(), String> {
+        (self.outcome)(state)
+    }
+
+    fn view(&self, object: Value) -> Option<Value> {
+        Some(if object["kind"] == "Pod" { stand_in(object) } else { object })
+    }
+}
+
+async fn bring(plane: &ControlPlane, name: &str) {
+    let spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+    let template = json!({"metadata": {"labels": {"of": name}}, "spec": spec});
+    let volumes = json!([{"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}},
+        {"name": "other", "emptyDir": {}}]);
+    let pod =
+        json!({"metadata": {"name": name}, "spec": {"volumes": volumes, "containers": [{"name": "c", "image": "i"}]}});
+    let pods: Api<Pod> = Api::namespaced(plane.client(), "default");
+    pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+}
+
+/// A claim that is the pod's own, with the labels of its template.
+fn is_own(state: &State, pod: &str) -> Result<(), String> {
+    let claim = claim_of(state, &format!("{pod}-scratch"));
+    let owner = &claim["metadata"]["ownerReferences"][0];
+    let uid = state.object("", "pods", "default", pod).unwrap_or_default()["metadata"]["uid"].clone();
+    let right = owner["kind"] == "Pod" && owner["controller"] == true && owner["uid"] == uid && !uid.is_null();
+    expect("claim", &claim, right && claim["metadata"]["labels"]["of"] == pod)
+}
+
+#[test]
+fn a_pod_gets_the_claims_that_it_brings() {
+    exhaust(&Ephemeral {
+        name: "volumes::a_pod_gets_the_claims_that_it_brings",
+        drive: |plane| {
+            Box::pin(async {
+                bring(plane, "one").await;
+                bring(plane, "two").await;
+            })
+        },
+        outcome: |state| {
+            is_own(state, "one")?;
+            is_own(state, "two")?;
+            let all = state.objects("", "persistentvolumeclaims");
+            expect("claims", &json!(all), all.len() == 2)
+        },
+    })
+    .assert();
+}
+
+#[test]
+fn a_claim_of_a_pod_that_somebody_deletes_is_made_again() {
+    exhaust(&Ephemeral {
+        name: "volumes::a_claim_of_a_pod_that_somebody_deletes_is_made_again",
+        drive: |plane| {
+            Box::pin(async {
+                bring(plane, "one").await;
+                plane.settle().await.unwrap();
+                // The pod has no node yet, so that nothing holds its claim.
+                claims(plane).delete("one-scratch", &DeleteParams::default()).await.unwrap();
+            })
+        },
+        outcome: |state| is_own(state, "one"),
+    })
+    .assert();
+}
+
+#[test]
+fn a_claim_that_is_not_the_pods_is_left_alone_and_said() {
+    exhaust(&Ephemeral {
+        name: "volumes::a_claim_that_is_not_the_pods_is_left_alone_and_said",
+        drive: |plane| {
+            Box::pin(async {
+                claim(plane, "one-scratch", "5Gi", json!({})).await;
+                claim(plane, "two-scratch", "5Gi", json!({})).await;
+                bring(plane, "one").await;
+                bring(plane, "two").await;
+                plane.settle().await.unwrap();
+                claims(plane).delete("two-scratch", &DeleteParams::default()).await.unwrap();
+            })
+        },
+        outcome: |state| {
+            let foreign = claim_of(state, "one-scratch");
+            expect("foreign", &foreign, foreign["metadata"]["ownerReferences"].is_null())?;
+            // Once the other one is gone the pod gets its own.
+            is_own(state, "two")
+        },
+    })
+    .assert();
+}
+
+#[tokio::test(start_paused = true)]
+async fn users_are_told_whose_claim_is_in_the_way() {
+    let plane = ControlPlane::start().await;
+    plane.let_pods_into("default").await;
+    let _controllers = spawn(&plane, "ephemeral-volume-controller");
+    claim(&plane, "one-scratch", "5Gi", json!({})).await;
+    bring(&plane, "one").await;
+    plane.settle().await.unwrap();
+    let note =
+        "ephemeral volume scratch: PVC default/one-scratch was not created for pod default/one (pod is not owner)";
+    let events = plane.state().objects("", "events");
+    let is_told =
+        |event: &Value| event["reason"] == "FailedBinding" && (event["message"] == note || event["note"] == note);
+    assert!(events.iter().any(is_told), "{events:?}");
 }
