@@ -1,4 +1,4 @@
-//! The controllers as a process of their own.
+//! The controllers, the scheduler and simulated nodes as processes of their own.
 
 mod server;
 
@@ -6,9 +6,9 @@ use std::process::Command;
 
 use futures_util::StreamExt;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::core::v1::{Node, Pod, ServiceAccount};
 use kube::Api;
-use kube::api::{WatchEvent, WatchParams};
+use kube::api::{ListParams, PostParams, WatchEvent, WatchParams};
 use server::{Part, Server};
 
 #[tokio::test]
@@ -67,4 +67,41 @@ fn what_they_are_to_sign_and_publish_with_is_read_before_they_start() {
     check(&["--root-ca-file", &other], "there is no certificate in it");
     check(&["--leader-elect-lease-duration", "5s"], "leaderElection.leaseDuration: must be greater than renewDeadline");
     check(&["--leader-elect-retry-period", "soon"], "expected a time such as 15s");
+}
+
+/// An API server alone, and everything else beside it: a pod is let in, placed and run, each by another process.
+#[tokio::test]
+async fn a_pod_comes_to_run_by_the_work_of_four_processes() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    let parts = [&["controllers"][..], &["scheduler"], &["node", "--simulated", "2"]];
+    let running: Vec<Part> = parts.iter().map(|arguments| Part::start(arguments, &server.kubeconfig)).collect();
+
+    let client = server.client().await;
+    let accounts: Api<ServiceAccount> = Api::default_namespaced(client.clone());
+    let mut events = accounts.watch(&WatchParams::default().timeout(60), "0").await.unwrap().boxed();
+    while !matches!(events.next().await.expect("an account is made").unwrap(), WatchEvent::Added(_)) {}
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    let pod =
+        serde_json::json!({"metadata": {"name": "web"}, "spec": {"containers": [{"name": "c", "image": "nginx"}]}});
+    pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+    let mut events = pods.watch(&WatchParams::default().timeout(60), "0").await.unwrap().boxed();
+    let placed = loop {
+        let (WatchEvent::Added(pod) | WatchEvent::Modified(pod)) = events.next().await.expect("it runs").unwrap()
+        else {
+            continue;
+        };
+        if pod.status.and_then(|status| status.phase).as_deref() == Some("Running") {
+            break pod.spec.and_then(|spec| spec.node_name).unwrap_or_default();
+        }
+    };
+    let nodes: Api<Node> = Api::all(client);
+    let names: Vec<_> = nodes.list(&ListParams::default()).await.unwrap().items.into_iter().collect();
+    let names: Vec<_> = names.into_iter().filter_map(|node| node.metadata.name).collect();
+    assert_eq!(names, ["simulated-0", "simulated-1"]);
+    assert!(names.contains(&placed), "{placed}");
+
+    for part in running {
+        assert_eq!(part.stop(), Some(0));
+    }
 }
