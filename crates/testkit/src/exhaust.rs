@@ -128,7 +128,8 @@ pub fn exhaust_with(scenario: &dyn Scenario, seed: u64, limits: Limits) -> Repor
 
 /// The points that limits let through.
 fn choose(points: Vec<Fault>, limits: Limits) -> Vec<Fault> {
-    let is_kept = |point: &Fault| limits.every_crash && matches!(point, Fault::CrashAfterWrite(_) | Fault::CrashAfterWriteOf(..));
+    let is_kept =
+        |point: &Fault| limits.every_crash && matches!(point, Fault::CrashAfterWrite(_) | Fault::CrashAfterWriteOf(..));
     let (mut chosen, others): (Vec<Fault>, Vec<Fault>) = points.into_iter().partition(is_kept);
     chosen.extend(spread(&others, limits.points));
     chosen

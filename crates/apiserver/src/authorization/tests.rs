@@ -567,7 +567,9 @@ async fn each_part_of_somebody_else_is_a_right_of_its_own() {
     server.done("POST", &format!("{CLUSTER}/clusterrolebindings"), binding).await;
     let act = |headers: &[(&'static str, &'static str)]| {
         let mut map = http::HeaderMap::new();
-        headers.iter().for_each(|(name, value)| drop(map.append(*name, value.parse().unwrap())));
+        for (name, value) in headers {
+            map.append(*name, value.parse().unwrap());
+        }
         super::impersonated(&server.api.inner, &user, &map).map_err(|status| status.message.clone())
     };
     let ann = ("impersonate-user", "ann");

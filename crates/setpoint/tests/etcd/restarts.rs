@@ -50,9 +50,9 @@ async fn kubectl_and_informers_go_on_while_every_process_is_restarted() {
         until("a member that is back", PATIENCE, async || cluster.is_healthy(at).then_some(())).await;
     }
     run_pod(&client, "members").await;
-    for at in 0..servers.len() {
+    for (at, folder) in data.iter().enumerate() {
         servers.remove(0).stop();
-        let new = start(&cluster, &["server"], &data[at]);
+        let new = start(&cluster, &["server"], folder);
         door.moved(at, &new);
         servers.push(new);
     }

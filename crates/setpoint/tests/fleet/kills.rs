@@ -77,8 +77,9 @@ async fn a_hub_and_an_agent_that_are_killed_during_a_download_go_on_where_they_w
     let seen = world.until(runs("2.0.0")).await;
     // What was there was not fetched again: the first that the second agent says of bytes is at least as much.
     let log = std::fs::read_to_string(world.path("second.log")).unwrap();
-    let percents = log.lines().filter_map(|line| line.split_once(": Downloading ")?.1.split_once('%')?.0.parse().ok());
-    let first: u32 = percents.filter(|percent| *percent > 0).next().expect("it goes on downloading");
+    let mut percents =
+        log.lines().filter_map(|line| line.split_once(": Downloading ")?.1.split_once('%')?.0.parse().ok());
+    let first: u32 = percents.find(|percent| *percent > 0).expect("it goes on downloading");
     assert!(first >= 30, "{log}");
     assert_eq!(seen.last().unwrap().progress.as_ref().unwrap().attempt, 1);
     assert_eq!(flashes(&world), 1);

@@ -329,7 +329,8 @@ fn refused(code: StatusCode, answer: &[u8]) -> String {
 }
 
 fn quoted(text: &str) -> &str {
-    &text[..text.floor_char_boundary(QUOTED_BYTES_MAX)]
+    let end = (0..=QUOTED_BYTES_MAX.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
+    &text[..end.unwrap_or(0)]
 }
 
 fn in_go_words(error: &std::io::Error) -> String {
