@@ -132,6 +132,11 @@ impl Candidate {
         self.observed.as_ref().map_or("", |observed| &observed.record.holder)
     }
 
+    /// When the Lease runs out if it is not renewed after it was seen last.
+    pub fn runs_out_at(&self) -> Option<Duration> {
+        self.observed.as_ref().map(|observed| observed.at + observed.record.duration())
+    }
+
     /// How often a leader had to read the Lease before it could renew it.
     pub fn slow_paths(&self) -> u64 {
         self.slow_paths

@@ -119,7 +119,10 @@ impl Elector {
             if let Attempt::Leading(at) = self.attempt(deadline).await {
                 return at;
             }
-            sleep(self.chance.jitter(self.config.retry_period, JITTER_FACTOR)).await;
+            let pause = self.chance.jitter(self.config.retry_period, JITTER_FACTOR);
+            let left = self.candidate.runs_out_at().map(|at| at.saturating_sub(self.moment()));
+            // A Lease that runs out before is looked at then, so that its successor loses no time.
+            sleep(left.filter(|left| !left.is_zero()).map_or(pause, |left| pause.min(left))).await;
         }
     }
 
