@@ -70,8 +70,9 @@ mod tests {
             let room = json!({"cpu": "8", "memory": "16Gi", "pods": "110"});
             let mut labels = json!({"kubernetes.io/hostname": name});
             labels.as_object_mut().unwrap().extend(more["labels"].as_object().cloned().unwrap_or_default());
-            let node = json!({"metadata": {"name": name, "uid": name, "labels": labels}, "spec": {"taints": more["taints"]},
-                "status": {"allocatable": room, "capacity": room, "images": more["images"]}});
+            let list = |name: &str| more.get(name).cloned().unwrap_or_else(|| json!([]));
+            let node = json!({"metadata": {"name": name, "uid": name, "labels": labels}, "spec": {"taints": list("taints")},
+                "status": {"allocatable": room, "capacity": room, "images": list("images")}});
             simulation.see_node(node).unwrap();
         }
         simulation
@@ -177,7 +178,7 @@ mod tests {
         let zone = |name: &str| json!({"labels": {"zone": name}});
         let nodes = vec![("a-1", zone("a")), ("a-2", zone("a")), ("b-1", zone("b"))];
         let spread = json!({"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone",
-            "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {}}]});
+            "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {"matchExpressions": [{"key": "app", "operator": "Exists"}]}}]});
         let others = [("x", "a-1"), ("y", "b-1"), ("z", "a-1")];
         assert_eq!(goes(&mut cluster(default(), nodes), &others, spread), "b-1");
     }

@@ -266,6 +266,9 @@ async fn a_pod_that_is_about_to_go_is_replaced_when_it_has_gone() {
         |plane: &ControlPlane| plane.state().object("batch", "jobs", "default", "sum").unwrap()["status"].clone();
     assert_eq!(plane.state().objects("", "pods").len(), 1, "it is still on its way out");
     assert_eq!(status(&plane)["terminating"], 1);
+    // The last that a node says of a pod that somebody waits for.
+    let ended = json!({"status": {"phase": "Failed"}});
+    pods.patch_status(&first, &PatchParams::default(), &Patch::Merge(ended)).await.unwrap();
     plane.advance(Duration::from_secs(400)).await;
     let left = plane.state().objects("", "pods");
     let others = left.iter().filter(|pod| pod["metadata"]["name"] != first.as_str()).count();
