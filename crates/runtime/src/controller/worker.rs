@@ -73,7 +73,7 @@ impl Worker {
         }
     }
 
-    async fn run(&self, item: &Item<Key>) {
+    async fn run(&self, item: &Item<'_, Key>) {
         let key = item.key();
         pulse::tell(&self.workplace.name, key);
         if let Some(consistency) = &self.workplace.consistency
@@ -110,7 +110,7 @@ impl Worker {
     }
 
     /// Runs the reconciler once, whatever it does.
-    async fn reconcile(&self, item: &Item<Key>, attempt: u32) -> Result<Action, Failure> {
+    async fn reconcile(&self, item: &Item<'_, Key>, attempt: u32) -> Result<Action, Failure> {
         let context = Context {
             client: self.client.clone(),
             recorder: self.recorder.clone(),
@@ -128,7 +128,7 @@ impl Worker {
     }
 
     /// Puts the key back, or not.
-    fn follow_up(&self, item: &Item<Key>, result: Result<Action, Failure>) -> (Outcome, Option<Duration>) {
+    fn follow_up(&self, item: &Item<'_, Key>, result: Result<Action, Failure>) -> (Outcome, Option<Duration>) {
         let (queue, key) = (&self.workplace.queue, item.key());
         match result {
             Ok(Action { requeue_after: None }) => {
@@ -157,7 +157,7 @@ impl Worker {
         }
     }
 
-    fn retry(&self, item: &Item<Key>, outcome: Outcome, what: What) -> (Outcome, Option<Duration>) {
+    fn retry(&self, item: &Item<'_, Key>, outcome: Outcome, what: What) -> (Outcome, Option<Duration>) {
         let (queue, key) = (&self.workplace.queue, item.key());
         queue.add_rate_limited_because(key.clone(), item.priority(), Cause::of(what));
         let next = queue.due(key).map(|due| due.saturating_duration_since(Instant::now()));
@@ -196,7 +196,7 @@ impl Worker {
         }
     }
 
-    fn find_hot_loop(&self, item: &Item<Key>, accesses: &[Access]) -> Option<HotLoop> {
+    fn find_hot_loop(&self, item: &Item<'_, Key>, accesses: &[Access]) -> Option<HotLoop> {
         let writes: Vec<_> = accesses.iter().filter(|access| access.is_write()).cloned().collect();
         let mut detector = self.workplace.hot_loops.lock().unwrap_or_else(PoisonError::into_inner);
         let found = detector.ran(item.key(), item.causes(), &writes)?;
@@ -214,7 +214,7 @@ impl Worker {
 
     fn trace(
         &self,
-        item: &Item<Key>,
+        item: &Item<'_, Key>,
         start: Start,
         accesses: Vec<Access>,
         (outcome, next): (Outcome, Option<Duration>),

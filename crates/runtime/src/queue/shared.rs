@@ -50,9 +50,7 @@ impl<K: Clone + Eq + Hash> Shared<K> {
     pub fn change<T>(&self, change: impl FnOnce(&mut State<K>) -> T) -> T {
         let mut inner = self.lock();
         let answer = change(&mut inner.state);
-        let wakers = inner.settle();
-        drop(inner);
-        wakers.into_iter().for_each(Waker::wake);
+        Self::unlock(inner);
         answer
     }
 
@@ -68,9 +66,7 @@ impl<K: Clone + Eq + Hash> Shared<K> {
                 Poll::Pending
             }
         };
-        let wakers = inner.settle();
-        drop(inner);
-        wakers.into_iter().for_each(Waker::wake);
+        Self::unlock(inner);
         answer
     }
 
@@ -82,9 +78,7 @@ impl<K: Clone + Eq + Hash> Shared<K> {
         }
         let mut inner = self.lock();
         inner.leave(place);
-        let wakers = inner.settle();
-        drop(inner);
-        wakers.into_iter().for_each(Waker::wake);
+        Self::unlock(inner);
     }
 
     /// Waits until no key is ready or held.
@@ -97,6 +91,17 @@ impl<K: Clone + Eq + Hash> Shared<K> {
             inner.drains.push(waker.clone());
         }
         Poll::Pending
+    }
+
+    /// Lets go of the lock, then wakes whom the change concerns.
+    fn unlock(mut inner: MutexGuard<'_, Inner<K>>) {
+        // Under load nobody sleeps.
+        if inner.sleepers.is_empty() && inner.drains.is_empty() {
+            return;
+        }
+        let wakers = inner.settle();
+        drop(inner);
+        wakers.into_iter().for_each(Waker::wake);
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner<K>> {

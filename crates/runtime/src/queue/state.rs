@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::cause::{Cause, Causes};
 use super::limiter::{Limiter, later};
+use super::sampler::Sampler;
 use super::stats::QueueStats;
 use super::{Priority, QueueOptions};
 
@@ -36,6 +37,10 @@ pub struct State<K> {
     takes: u64,
     closed: bool,
     timed: bool,
+    /// Of which adds the time until they are taken is measured.
+    waits: Sampler,
+    /// Of which takes the time until they are done is measured.
+    runs: Sampler,
     now: fn() -> Instant,
     limiter: Box<dyn Limiter<K>>,
     stats: QueueStats,
@@ -51,10 +56,18 @@ struct Slot<K> {
     entry: u64,
     causes: Causes,
     waiting: Option<Box<Waiting>>,
-    /// When it became ready; while processing, when the worker took it.
-    since: Option<Instant>,
-    /// When it became ready for its next run while it is processing.
-    dirty_since: Option<Instant>,
+    /// When it became ready, if that is measured.
+    ready: Option<Stamp>,
+    /// When the worker took it, if that is measured.
+    started: Option<Stamp>,
+}
+
+/// The beginning of a span that is measured.
+#[derive(Clone, Copy)]
+struct Stamp {
+    at: Instant,
+    /// How many spans it stands for; none if it is only watched while it lasts.
+    stands_for: u32,
 }
 
 struct Waiting {
@@ -94,6 +107,8 @@ impl<K: Clone + Eq + Hash> State<K> {
             takes: 0,
             closed: false,
             timed: options.timed,
+            waits: Sampler::default(),
+            runs: Sampler::default(),
             now,
             limiter: options.limiter,
             stats: QueueStats::default(),
@@ -109,8 +124,10 @@ impl<K: Clone + Eq + Hash> State<K> {
         if let Some(cause) = cause {
             self.slots[slot as usize].causes.push(cause);
         }
-        let ready = self.timed.then(self.now);
-        self.mark_dirty(slot, priority, ready);
+        if self.mark_dirty(slot, priority) && self.timed && self.waits.counts() {
+            let at = (self.now)();
+            self.slots[slot as usize].ready = Some(Stamp { at, stands_for: self.waits.timed(at) });
+        }
     }
 
     pub fn add_after(&mut self, key: K, delay: Duration, priority: Priority, cause: Option<Cause>) {
@@ -157,18 +174,22 @@ impl<K: Clone + Eq + Hash> State<K> {
     /// The next key for a worker.
     pub fn take(&mut self) -> Option<Taken<K>> {
         self.advance();
-        let level = self.next_level()?;
-        let entry = self.levels[level].pop_front()?;
+        let entry = self.next()?;
         self.takes += 1;
-        self.depth[level] -= 1;
         self.processing += 1;
         let slot = &mut self.slots[entry.slot as usize];
         slot.dirty = false;
         slot.processing = true;
-        if self.timed {
+        let run_counts = self.timed && self.runs.counts();
+        let ready = slot.ready.take();
+        if run_counts || ready.is_some() {
+            // One look at the clock is the end of waiting and the start of work.
             let now = (self.now)();
-            if let Some(ready) = slot.since.replace(now) {
-                self.stats.queue_duration.observe(now.saturating_duration_since(ready));
+            if let Some(Stamp { at, stands_for }) = ready {
+                self.stats.queue_duration.observe(now.saturating_duration_since(at), stands_for);
+            }
+            if run_counts {
+                slot.started = Some(Stamp { at: now, stands_for: self.runs.timed(now) });
             }
         }
         Some(Taken {
@@ -184,17 +205,12 @@ impl<K: Clone + Eq + Hash> State<K> {
         self.processing -= 1;
         let entry = &mut self.slots[slot as usize];
         entry.processing = false;
-        let started = entry.since.take();
         let again = entry.dirty;
-        let ready = entry.dirty_since.take();
         let priority = entry.priority;
-        if let Some(started) = started
-            && self.timed
-        {
-            self.stats.work_duration.observe((self.now)().saturating_duration_since(started));
+        if let Some(Stamp { at, stands_for }) = entry.started.take() {
+            self.stats.work_duration.observe((self.now)().saturating_duration_since(at), stands_for);
         }
         if again {
-            self.slots[slot as usize].since = ready;
             self.push(slot, priority);
         } else {
             self.release(slot);
@@ -218,7 +234,10 @@ impl<K: Clone + Eq + Hash> State<K> {
             }
             holder.causes.more += waiting.causes.more;
             self.waiting -= 1;
-            self.mark_dirty(slot, waiting.priority, Some(until));
+            if self.mark_dirty(slot, waiting.priority) && self.timed {
+                // Its end was known beforehand: no look at the clock is saved by leaving it out.
+                self.slots[slot as usize].ready = Some(Stamp { at: until, stands_for: 1 });
+            }
         }
     }
 
@@ -270,8 +289,13 @@ impl<K: Clone + Eq + Hash> State<K> {
         let now = (self.now)();
         let mut stats = self.stats.clone();
         (stats.depth, stats.waiting, stats.processing) = (self.depth, self.waiting, self.processing);
-        for slot in self.slots.iter().filter(|slot| slot.processing) {
-            let held = slot.since.map_or(Duration::ZERO, |started| now.saturating_duration_since(started));
+        if !self.timed {
+            return stats;
+        }
+        for slot in self.slots.iter_mut().filter(|slot| slot.processing) {
+            // One that was left out in a burst is watched from now on: it may be the one that never ends.
+            let started = slot.started.get_or_insert(Stamp { at: now, stands_for: 0 });
+            let held = now.saturating_duration_since(started.at);
             stats.unfinished += held;
             stats.longest_running = stats.longest_running.max(held);
         }
@@ -284,26 +308,34 @@ impl<K: Clone + Eq + Hash> State<K> {
         self.slots[slot as usize].waiting.as_ref().map(|waiting| waiting.until)
     }
 
-    fn mark_dirty(&mut self, slot: u32, priority: Priority, ready: Option<Instant>) {
+    /// Whether the key was not dirty before.
+    fn mark_dirty(&mut self, slot: u32, priority: Priority) -> bool {
         let holder = &mut self.slots[slot as usize];
         if holder.dirty {
             if priority > holder.priority {
                 let old = std::mem::replace(&mut holder.priority, priority);
                 if !holder.processing {
-                    self.depth[old as usize] -= 1;
+                    self.leave(old);
                     self.push(slot, priority);
                 }
             }
-            return;
+            return false;
         }
         self.stats.adds += 1;
         holder.dirty = true;
         holder.priority = priority;
-        if holder.processing {
-            holder.dirty_since = ready;
-        } else {
-            holder.since = ready;
+        if !holder.processing {
             self.push(slot, priority);
+        }
+        true
+    }
+
+    /// A key no longer stands in a level; its entry is passed over later.
+    fn leave(&mut self, level: Priority) {
+        let depth = &mut self.depth[level as usize];
+        *depth -= 1;
+        if *depth == 0 {
+            self.levels[level as usize].clear();
         }
     }
 
@@ -314,23 +346,36 @@ impl<K: Clone + Eq + Hash> State<K> {
         self.depth[priority as usize] += 1;
     }
 
-    /// The level to take from, with a live entry at its front.
-    fn next_level(&mut self) -> Option<usize> {
-        for level in 0..3 {
-            while let Some(front) = self.levels[level].front() {
-                let slot = &self.slots[front.slot as usize];
-                if slot.dirty && !slot.processing && slot.entry == front.sequence {
-                    break;
-                }
-                self.levels[level].pop_front();
+    /// Takes the entry whose turn it is out of its level.
+    fn next(&mut self) -> Option<Entry> {
+        let fair = self.takes % FAIR_EVERY == FAIR_EVERY - 1;
+        let mut chosen: Option<(usize, u64)> = None;
+        for level in (0..self.levels.len()).rev() {
+            if self.depth[level] == 0 {
+                continue;
+            }
+            let front = self.live_front(level)?;
+            if chosen.is_none_or(|(_, oldest)| front < oldest) {
+                chosen = Some((level, front));
+            }
+            if !fair {
+                break;
             }
         }
-        let levels = self.levels.iter().enumerate();
-        let mut fronts = levels.filter_map(|(level, queue)| queue.front().map(|front| (level, front.sequence)));
-        if self.takes % FAIR_EVERY == FAIR_EVERY - 1 {
-            fronts.min_by_key(|(_, sequence)| *sequence).map(|(level, _)| level)
-        } else {
-            fronts.next_back().map(|(level, _)| level)
+        let (level, _) = chosen?;
+        self.depth[level] -= 1;
+        self.levels[level].pop_front()
+    }
+
+    /// The sequence of a level's first live entry, after those before it are dropped.
+    fn live_front(&mut self, level: usize) -> Option<u64> {
+        loop {
+            let front = *self.levels[level].front()?;
+            let slot = &self.slots[front.slot as usize];
+            if slot.dirty && !slot.processing && slot.entry == front.sequence {
+                return Some(front.sequence);
+            }
+            self.levels[level].pop_front();
         }
     }
 
@@ -339,25 +384,26 @@ impl<K: Clone + Eq + Hash> State<K> {
         if let Some(slot) = self.find(hash, &key) {
             return slot;
         }
-        let fresh = Slot {
-            key: Some(key),
-            hash,
-            dirty: false,
-            processing: false,
-            priority: Priority::Normal,
-            entry: 0,
-            causes: Causes::default(),
-            waiting: None,
-            since: None,
-            dirty_since: None,
-        };
         let slot = match self.free.pop() {
             Some(slot) => {
-                self.slots[slot as usize] = fresh;
+                // All else is as `release` found it: neither dirty nor held nor waiting.
+                let holder = &mut self.slots[slot as usize];
+                (holder.key, holder.hash) = (Some(key), hash);
                 slot
             }
             None => {
-                self.slots.push(fresh);
+                self.slots.push(Slot {
+                    key: Some(key),
+                    hash,
+                    dirty: false,
+                    processing: false,
+                    priority: Priority::Normal,
+                    entry: 0,
+                    causes: Causes::default(),
+                    waiting: None,
+                    ready: None,
+                    started: None,
+                });
                 u32::try_from(self.slots.len() - 1).expect("fewer than 4 billion keys fit into memory")
             }
         };

@@ -21,11 +21,12 @@ pub struct QueueStats {
     pub adds: u64,
     /// Adds that a limiter delayed.
     pub retries: u64,
-    /// How long keys were ready before a worker took them.
+    /// How long keys were ready before a worker took them. All are measured up to a million per second; beyond that a
+    /// sample is, each standing for those left out, and up to 31 of the last may be missing.
     pub queue_duration: Histogram,
-    /// How long workers held keys.
+    /// How long workers held keys; measured likewise.
     pub work_duration: Histogram,
-    /// For how long, in sum, keys are held now.
+    /// For how long, in sum, keys are held now; one that was left out in a burst from when these figures were next asked for.
     pub unfinished: Duration,
     /// For how long the longest held key is held now.
     pub longest_running: Duration,
@@ -47,12 +48,13 @@ impl Histogram {
         self.buckets.iter().sum()
     }
 
-    pub(crate) fn observe(&mut self, span: Duration) {
+    /// Counts a span that stands for so many like it.
+    pub(crate) fn observe(&mut self, span: Duration, times: u32) {
         // Decimal digits of the nanoseconds: 10 ns is the first bound, each bucket has one digit more.
         let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
         let bucket = if nanos <= 10 { 0 } else { (nanos - 1).ilog10() as usize };
-        self.buckets[bucket.min(BUCKET_BOUNDS.len())] += 1;
-        self.sum += span.as_secs_f64();
+        self.buckets[bucket.min(BUCKET_BOUNDS.len())] += u64::from(times);
+        self.sum += span.as_secs_f64() * f64::from(times);
     }
 }
 
@@ -80,7 +82,7 @@ mod tests {
             5_000_000_000_000,
         ] {
             let mut histogram = Histogram::default();
-            histogram.observe(Duration::from_nanos(nanos));
+            histogram.observe(Duration::from_nanos(nanos), 1);
             let seconds = nanos as f64 / 1e9;
             let expected = BUCKET_BOUNDS.iter().position(|bound| seconds <= *bound).unwrap_or(BUCKET_BOUNDS.len());
             assert_eq!(histogram.buckets.iter().position(|count| *count == 1), Some(expected), "{nanos} ns");

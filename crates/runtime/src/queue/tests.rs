@@ -1,5 +1,6 @@
 //! Facts about the queue, in virtual time.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use proptest::prelude::{Just, Strategy, any, prop_oneof};
 use tokio::time::{Instant, advance, timeout};
 
 use super::limiter::Exponential;
-use super::{Cause, FAIR_EVERY, Item, Priority, QueueOptions, What, WorkQueue};
+use super::{Cause, FAIR_EVERY, Item, Priority, QueueOptions, State, What, WorkQueue};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -105,7 +106,9 @@ async fn a_worker_that_sleeps_is_woken_by_a_shorter_delay_and_others_take_over_i
     let start = Instant::now();
     let worker = |queue: WorkQueue<u32>| async move {
         let item = queue.get().await.unwrap();
-        (*item.key(), start.elapsed(), item)
+        let run = (*item.key(), start.elapsed());
+        std::mem::forget(item); // held for ever: nobody takes it again
+        run
     };
     let workers: Vec<_> = (0..3).map(|_| tokio::spawn(worker(queue.clone()))).collect();
     tokio::task::yield_now().await;
@@ -114,9 +117,7 @@ async fn a_worker_that_sleeps_is_woken_by_a_shorter_delay_and_others_take_over_i
     queue.add(2);
     let mut runs = Vec::new();
     for worker in workers {
-        let (key, after, item) = worker.await.unwrap();
-        runs.push((key, after));
-        std::mem::forget(item);
+        runs.push(worker.await.unwrap());
     }
     runs.sort_unstable();
     assert_eq!(runs, [(1, 10 * MS), (2, Duration::ZERO), (9, 1000 * MS)]);
@@ -250,6 +251,45 @@ async fn the_figures_tell_spans() {
     assert_eq!((stats.queue_duration.count(), stats.work_duration.count()), (1, 1));
 }
 
+thread_local! {
+    static TICKS: Cell<u64> = const { Cell::new(0) };
+    static START: Instant = Instant::now();
+}
+
+/// A clock that moves by 100 ns each time that it is looked at.
+fn ticking() -> Instant {
+    let ticks = TICKS.replace(TICKS.get() + 1);
+    START.with(|start| *start + Duration::from_nanos(100 * ticks))
+}
+
+#[test]
+fn beyond_a_million_runs_per_second_a_sample_stands_for_all_and_none_that_lasts_is_overlooked() {
+    const RUNS: u64 = 10_000;
+    let mut state = State::new(QueueOptions::default(), ticking);
+    for _ in 0..RUNS {
+        state.add(1, Priority::Normal, None);
+        let taken = state.take().unwrap();
+        state.done(taken.slot);
+    }
+    assert!(TICKS.get() < RUNS, "the clock was looked at {} times", TICKS.get());
+    let stats = state.stats();
+    for spans in [&stats.queue_duration, &stats.work_duration] {
+        let missing = RUNS - spans.count();
+        assert!(missing < 32, "{missing} runs are missing");
+        let mean = spans.sum / spans.count() as f64;
+        assert!((mean - 1e-7).abs() < 1e-12, "spans of one tick have a mean of {mean} s");
+    }
+    for key in 1..=40 {
+        state.add(key, Priority::Normal, None);
+        state.take().unwrap();
+    }
+    state.stats();
+    TICKS.set(TICKS.get() + 10_000_000);
+    let stats = state.stats();
+    assert!(stats.unfinished >= 40 * Duration::from_secs(1), "each of the 40 is seen: {:?}", stats.unfinished);
+    assert!(stats.work_duration.count() <= RUNS, "none of them has ended");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_thousand_shortened_delays_leave_nothing_behind() {
     let queue = WorkQueue::default();
@@ -343,7 +383,7 @@ proptest::proptest! {
         runtime.block_on(async move {
             let queue = WorkQueue::default();
             let mut model = Model::default();
-            let mut held: Vec<Item<u32>> = Vec::new();
+            let mut held: Vec<Item<'_, u32>> = Vec::new();
             for step in steps {
                 match step {
                     Step::Add(key) => { queue.add(key); model.add(key); }
