@@ -1,7 +1,9 @@
 //! The queue under every interleaving of small programs: the same source as the real one, with a lock that explores.
 
 use std::future::poll_fn;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
+use std::task::Poll;
+use std::time::Duration;
 
 use loom::future::block_on;
 use loom::thread;
@@ -24,11 +26,20 @@ fn explore(program: impl Fn() + Send + Sync + 'static) {
     model.check(program);
 }
 
+/// Longer than the limiter's first delay.
+const LONG: Duration = Duration::from_secs(1800);
+
 type Queue = Arc<shared::Shared<u8>>;
 
 fn queue() -> Queue {
     let options = QueueOptions { limiter: Box::new(limiter::controller_limiter()), timed: false };
-    Arc::new(shared::Shared::new(State::new(options, Instant::now)))
+    Arc::new(shared::Shared::new(State::new(options, still)))
+}
+
+/// Time stands still: no delay ends on a machine that is slow.
+fn still() -> Instant {
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    *START
 }
 
 fn add(queue: &Queue, key: u8) {
@@ -153,5 +164,71 @@ fn a_drain_ends_when_the_last_key_is_done() {
         block_on(poll_fn(|context| queue.poll_idle(context.waker())));
         assert!(queue.change(|state| state.idle()));
         worker.join().unwrap();
+    });
+}
+
+/// Waits as a worker does until it has to set its alarm to `end`.
+fn sleep_until(queue: &Queue, end: Instant) {
+    let mut place = place();
+    block_on(poll_fn(|context| match queue.poll_take(&mut place, context.waker()) {
+        Poll::Ready(_) => panic!("nothing is ready"),
+        Poll::Pending if place.alarm == Some(end) => Poll::Ready(()),
+        Poll::Pending => Poll::Pending,
+    }));
+    queue.abandon(&mut place);
+}
+
+#[test]
+fn a_sleeping_worker_learns_of_a_delay_and_of_one_that_ends_first() {
+    loom::model(|| {
+        let queue = queue();
+        let worker = {
+            let queue = queue.clone();
+            thread::spawn(move || sleep_until(&queue, still() + limiter::BASE_DELAY))
+        };
+        queue.change(|state| state.add_after(1, LONG, Priority::Normal, None));
+        queue.change(|state| state.add_limited(2, Priority::Normal, None));
+        worker.join().unwrap();
+    });
+}
+
+#[test]
+fn a_worker_that_keeps_the_time_and_leaves_passes_its_alarm_on() {
+    explore(|| {
+        let queue = queue();
+        let quitter = {
+            let queue = queue.clone();
+            thread::spawn(move || {
+                let mut place = place();
+                assert!(queue.poll_take(&mut place, std::task::Waker::noop()).is_pending());
+                queue.abandon(&mut place);
+            })
+        };
+        let worker = {
+            let queue = queue.clone();
+            thread::spawn(move || sleep_until(&queue, still() + LONG))
+        };
+        queue.change(|state| state.add_after(1, LONG, Priority::Normal, None));
+        quitter.join().unwrap();
+        worker.join().unwrap();
+    });
+}
+
+#[test]
+fn a_shutdown_and_a_delayed_add_leave_nothing_that_waits() {
+    loom::model(|| {
+        let queue = queue();
+        let worker = {
+            let queue = queue.clone();
+            thread::spawn(move || take(&queue).is_none())
+        };
+        let adder = {
+            let queue = queue.clone();
+            thread::spawn(move || queue.change(|state| state.add_limited(1, Priority::Normal, None)))
+        };
+        queue.change(State::close);
+        adder.join().unwrap();
+        assert!(worker.join().unwrap(), "a key that waits for its time is not handed out");
+        assert_eq!(queue.change(|state| (state.stats().waiting, state.earliest())), (0, None));
     });
 }
