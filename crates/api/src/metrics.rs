@@ -5,11 +5,13 @@
 mod exposition;
 mod figure;
 mod histogram;
+mod process;
 mod series;
 
 pub use exposition::Exposition;
 pub use figure::{Counter, Gauge, Held};
 pub use histogram::{Bounds, Histogram};
+pub use process::Process;
 pub use series::{Family, SERIES_MAX};
 
 /// The media type of [`Exposition::into_text`].

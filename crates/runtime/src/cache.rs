@@ -8,6 +8,7 @@
 mod difference;
 mod event;
 mod feed;
+mod figures;
 mod informer;
 mod informers;
 mod lister;

@@ -88,6 +88,15 @@ fn signed(span: Duration) -> SignedDuration {
 ///
 /// Clones share one sequence. Give each part of a program its own by [`Chance::fork`], so that a draw more in
 /// one part doesn't change the draws of another.
+///
+/// ```
+/// use setpoint_runtime::clock::Chance;
+///
+/// let (one, other) = (Chance::seeded(7), Chance::seeded(7));
+/// assert_eq!(one.below(100), other.below(100));
+/// let queue = one.fork("queue"); // draws of its own, whatever the others draw
+/// assert_eq!(queue.bits(), other.fork("queue").bits());
+/// ```
 #[derive(Clone, Debug)]
 pub struct Chance {
     seed: u64,

@@ -11,8 +11,11 @@ mod table;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use settings::Program;
 pub use settings::{CacheSettings, ElectionSettings, QueueSettings, ReconcileSettings, Settings};
 pub use sources::{FILE_BYTES_MAX, Sources};
+
+use crate::throttle::ClientOptions;
 
 /// Settings for all controllers, and for some of them.
 ///
@@ -34,7 +37,7 @@ pub use sources::{FILE_BYTES_MAX, Sources};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Config {
     all: Settings,
-    election: ElectionSettings,
+    program: Program,
     controllers: BTreeMap<String, Settings>,
     parts: BTreeMap<String, serde_json::Value>,
 }
@@ -46,8 +49,8 @@ impl Config {
         let mut config = Config { parts: sources.parts(), ..Config::default() };
         let (own, common): (Vec<_>, Vec<_>) = assignments.into_iter().partition(|it| it.controller.is_some());
         for assignment in common {
-            match assignment.is_election() {
-                true => assignment.apply_election(&mut config.election, &mut errors),
+            match assignment.is_of_program() {
+                true => assignment.apply_to_program(&mut config.program, &mut errors),
                 false => assignment.apply(&mut config.all, &mut errors),
             }
         }
@@ -57,7 +60,7 @@ impl Config {
             assignment.apply(settings, &mut errors);
         }
         config.all.check("", &mut errors);
-        config.election.check(&mut errors);
+        config.program.election.check(&mut errors);
         for (name, settings) in &config.controllers {
             settings.check(&format!("controllers.{name}."), &mut errors);
         }
@@ -87,7 +90,12 @@ impl Config {
 
     /// How the processes of the program choose a leader.
     pub fn election(&self) -> &ElectionSettings {
-        &self.election
+        &self.program.election
+    }
+
+    /// How fast the clients of the program are, for [`ManagerOptions`](crate::manager::ManagerOptions).
+    pub fn client(&self) -> &ClientOptions {
+        &self.program.client
     }
 
     /// The controllers that have settings of their own: names that no controller has are worth a warning.

@@ -26,5 +26,6 @@ pub mod probes;
 pub mod queue;
 pub mod retry;
 pub mod slow_start;
+pub mod throttle;
 
 pub use key::Key;

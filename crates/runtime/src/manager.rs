@@ -32,6 +32,7 @@ use crate::clock::{Chance, Clock};
 use crate::controller::{Controller, ControllerHandle};
 use crate::election::{ElectionConfig, Elector, Ended, Fence};
 use crate::metrics::Metrics;
+use crate::throttle::{ClientOptions, Throttle};
 
 /// What a manager is made with.
 #[derive(Clone, Debug)]
@@ -42,11 +43,18 @@ pub struct ManagerOptions {
     pub drain_limit: Duration,
     /// How long they may take to return once that is over.
     pub stop_limit: Duration,
+    /// How fast requests go to the API server, all clients of the manager together.
+    pub client: ClientOptions,
 }
 
 impl Default for ManagerOptions {
     fn default() -> Self {
-        ManagerOptions { election: None, drain_limit: Duration::from_secs(30), stop_limit: Duration::from_secs(5) }
+        ManagerOptions {
+            election: None,
+            drain_limit: Duration::from_secs(30),
+            stop_limit: Duration::from_secs(5),
+            client: ClientOptions::default(),
+        }
     }
 }
 
@@ -80,6 +88,7 @@ struct Shared {
     fence: Option<Fence>,
     informers: Informers,
     metrics: Metrics,
+    throttle: Throttle,
     health: Checks,
     ready: Checks,
     clock: Clock,
@@ -89,15 +98,16 @@ struct Shared {
 impl Manager {
     /// A manager with nothing but its caches.
     pub fn new(client: Client, clock: Clock, chance: Chance, options: ManagerOptions) -> Result<Manager, ManagerError> {
-        let metrics = Metrics::new();
-        let client = metrics.client(&client);
+        let (metrics, throttle) = (Metrics::new(), Throttle::new(&options.client));
         let elector = match &options.election {
             Some(config) => {
-                let elector = Elector::new(config.clone(), client.clone(), clock, chance.fork("election"));
+                let counted = metrics.throttled(&client, &Throttle::none());
+                let elector = Elector::new(config.clone(), counted, clock, chance.fork("election"));
                 Some(elector.map_err(ManagerError::Election)?.with_metrics(metrics.leader(&config.name)))
             }
             None => None,
         };
+        let client = metrics.throttled(&client, &throttle);
         let fence = elector.as_ref().map(|elector| elector.fence().clone());
         let fenced = fence.as_ref().map_or_else(|| client.clone(), |fence| fence.client(&client));
         let informers = Informers::new(client, &chance);
@@ -115,6 +125,7 @@ impl Manager {
             ready: Checks::new("readyz"),
             options,
             metrics,
+            throttle,
             clock,
             chance,
             informers: informers.clone(),
@@ -123,14 +134,15 @@ impl Manager {
         Ok(manager)
     }
 
-    /// The client for controllers: counted, and with an election it writes only while this process leads.
+    /// The client for controllers: counted, no faster than [`ClientOptions`] say, and with an election it writes only while this
+    /// process leads.
     pub fn client(&self) -> &Client {
         &self.0.client
     }
 
-    /// A client of another identity for one of the controllers: counted and fenced like [`client`](Self::client).
+    /// A client of another identity for one of the controllers: counted, held back and fenced like [`client`](Self::client).
     pub fn guard(&self, client: &Client) -> Client {
-        let counted = self.0.metrics.client(client);
+        let counted = self.0.metrics.throttled(client, &self.0.throttle);
         self.0.fence.as_ref().map_or_else(|| counted.clone(), |fence| fence.client(&counted))
     }
 

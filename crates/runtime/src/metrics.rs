@@ -19,6 +19,7 @@ use setpoint_api::metrics::{Exposition, Family};
 use crate::cache::Informers;
 use crate::controller::ControllerStats;
 use crate::queue::QueueStats;
+use crate::throttle::{ClientOptions, Throttle};
 pub use leader::LeaderMetrics;
 use rest::RestFigures;
 pub use setpoint_api::metrics::{Bounds, Counter, Gauge, Histogram};
@@ -94,9 +95,14 @@ impl Metrics {
         *self.0.caches.lock().unwrap_or_else(PoisonError::into_inner) = Some(informers);
     }
 
-    /// A client whose requests are counted.
+    /// A client whose requests are counted, and sent again if the server puts them off.
     pub fn client(&self, inner: &kube::Client) -> kube::Client {
-        rest::counted(inner, Arc::clone(&self.0.rest))
+        self.throttled(inner, &Throttle::new(&ClientOptions::default()))
+    }
+
+    /// A client whose requests are counted, wait for their turn, and are sent again if the server puts them off.
+    pub(crate) fn throttled(&self, inner: &kube::Client, throttle: &Throttle) -> kube::Client {
+        rest::counted(inner, Arc::clone(&self.0.rest), throttle.clone())
     }
 
     /// Says which API server requests go to, as `host:port`; the label `host` is empty until then. Said once.

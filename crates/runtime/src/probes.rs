@@ -7,6 +7,7 @@ mod answer;
 mod cpu;
 #[cfg(feature = "heap-profile")]
 mod heap;
+mod process;
 mod profile;
 
 use std::convert::Infallible;
@@ -26,6 +27,7 @@ use tokio::task::JoinSet;
 pub use cpu::cpu_profile;
 #[cfg(feature = "heap-profile")]
 pub use heap::{ProfiledAllocator, heap_profile};
+pub use process::process_figures;
 pub use profile::{CpuFormat, Profiles};
 
 use crate::manager::{Lifecycle, Manager, RunError, Runnable};
@@ -56,19 +58,23 @@ pub struct Probes {
 pub struct Site {
     manager: Manager,
     profiles: Profiles,
+    /// Whether nobody else tells what the process uses.
+    tells_process: bool,
 }
 
 impl Site {
     /// The manager's checks, figures and traces, and the profiles that the program can take.
     pub fn new(manager: &Manager, profiles: Profiles) -> Site {
-        Site { manager: manager.clone(), profiles }
+        Site { manager: manager.clone(), profiles, tells_process: false }
     }
 }
 
 impl Probes {
-    /// Serves the manager's checks, figures and traces, and the profiles that the program can take.
+    /// Serves the manager's checks, figures and traces, and the profiles that the program can take. What the process uses is told with
+    /// the figures.
     pub fn new(listener: TcpListener, manager: &Manager, profiles: Profiles) -> Probes {
-        Probes { listener, site: Arc::new(Site::new(manager, profiles)) }
+        let site = Site { tells_process: true, ..Site::new(manager, profiles) };
+        Probes { listener, site: Arc::new(site) }
     }
 }
 

@@ -11,12 +11,16 @@ use super::Exposition;
 pub trait Bounds {
     /// The bounds.
     const SECONDS: &'static [f64];
+
+    /// Into how many parts a second is divided in the sum, which is a whole number of them and must not run over: one for what is
+    /// measured in something else that is whole, such as bytes.
+    const PARTS: f64 = 1e9;
 }
 
 /// Durations by bucket.
 pub struct Histogram<B> {
     buckets: Box<[AtomicU64]>,
-    /// Nanoseconds: whole numbers can be added without a loop.
+    /// Nanoseconds, or [`Bounds::PARTS`]: whole numbers can be added without a loop.
     sum: AtomicU64,
     bounds: PhantomData<fn() -> B>,
 }
@@ -33,7 +37,7 @@ impl<B: Bounds> Histogram<B> {
     pub fn record(&self, seconds: f64) {
         let at = B::SECONDS.partition_point(|bound| *bound < seconds);
         self.buckets[at].fetch_add(1, Ordering::Relaxed);
-        self.sum.fetch_add((seconds.max(0.0) * 1e9) as u64, Ordering::Relaxed);
+        self.sum.fetch_add((seconds.max(0.0) * B::PARTS) as u64, Ordering::Relaxed);
     }
 
     /// How many were recorded.
@@ -54,7 +58,7 @@ impl<B: Bounds> Histogram<B> {
             let bound = B::SECONDS.get(at).map_or_else(|| "+Inf".to_owned(), f64::to_string);
             out.sample("_bucket", &[labels, &[("le", &bound)]].concat(), below);
         }
-        out.sample("_sum", labels, self.sum.load(Ordering::Relaxed) as f64 / 1e9);
+        out.sample("_sum", labels, self.sum.load(Ordering::Relaxed) as f64 / B::PARTS);
         out.sample("_count", labels, total);
     }
 }
@@ -91,5 +95,24 @@ t_sum{a="b"} 4.25
 t_count{a="b"} 3
 "#;
         assert_eq!(out.into_text(), format!("# HELP t T.\n# TYPE t histogram\n{lines}"));
+    }
+
+    struct Bytes;
+
+    impl Bounds for Bytes {
+        const SECONDS: &'static [f64] = &[1e3];
+        const PARTS: f64 = 1.0;
+    }
+
+    #[test]
+    fn a_sum_of_bytes_holds_more_than_any_process_sends() {
+        let histogram = Histogram::<Bytes>::default();
+        for _ in 0..3 {
+            histogram.record(1e13);
+        }
+        let mut out = Exposition::default();
+        out.family("t", "histogram", "T.");
+        histogram.write(&[], &mut out);
+        assert!(out.into_text().contains("t_sum 30000000000000\n"));
     }
 }

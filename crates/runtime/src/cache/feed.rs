@@ -7,6 +7,7 @@ use kube::Client;
 use tokio::sync::watch;
 
 use super::Cached;
+use super::figures::Figures;
 use super::measure::Measured;
 use super::reflector::{self, Destination, PAGE_SIZE, Pace};
 use super::wire::Target;
@@ -16,6 +17,47 @@ use crate::clock::Chance;
 const LIST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Takes what a [`Feed`] is told, in order, one call at a time. Calls must be quick.
+///
+/// ```
+/// use std::collections::BTreeSet;
+/// use std::sync::Mutex;
+/// use k8s_openapi::api::core::v1::Pod;
+/// use setpoint_runtime::Key;
+/// use setpoint_runtime::cache::{Cached, Sink};
+///
+/// /// Keeps the names of pods and nothing else of them.
+/// #[derive(Default)]
+/// struct Names {
+///     known: Mutex<BTreeSet<Key>>,
+///     listed: Mutex<BTreeSet<Key>>,
+/// }
+///
+/// impl Sink for Names {
+///     type Object = Pod;
+///
+///     fn listing(&self) {
+///         self.listed.lock().unwrap().clear();
+///     }
+///
+///     fn seen(&self, pod: Pod) {
+///         self.known.lock().unwrap().insert(pod.key());
+///         self.listed.lock().unwrap().insert(pod.key());
+///     }
+///
+///     fn gone(&self, pod: Pod) {
+///         self.known.lock().unwrap().remove(&pod.key());
+///         self.listed.lock().unwrap().remove(&pod.key());
+///     }
+///
+///     fn listed(&self) {
+///         *self.known.lock().unwrap() = std::mem::take(&mut *self.listed.lock().unwrap());
+///     }
+/// }
+///
+/// let names = Names::default();
+/// names.seen(serde_json::from_value(serde_json::json!({"metadata": {"namespace": "shop", "name": "a"}})).unwrap());
+/// assert!(names.known.lock().unwrap().contains("shop/a"));
+/// ```
 pub trait Sink: Send + Sync + 'static {
     /// What it reads of an object.
     type Object: Cached;
@@ -41,6 +83,7 @@ pub struct Feed<S> {
     sink: S,
     version: Mutex<Arc<str>>,
     synced: watch::Sender<bool>,
+    figures: Figures,
 }
 
 impl<S: Sink> Feed<S> {
@@ -48,7 +91,15 @@ impl<S: Sink> Feed<S> {
     #[must_use]
     pub fn new(client: Client, target: Target, chance: &Chance, sink: S) -> Self {
         let chance = chance.fork(&format!("feed {}", target.path));
-        Self { client, target, chance, sink, version: Mutex::new("".into()), synced: watch::Sender::new(false) }
+        Self {
+            client,
+            target,
+            chance,
+            sink,
+            version: Mutex::new("".into()),
+            synced: watch::Sender::new(false),
+            figures: Figures::default(),
+        }
     }
 
     /// Whether the first list is complete, and every step from here.
@@ -121,6 +172,10 @@ impl<S: Sink> Destination for Feed<S> {
 
     fn bookmark(&self, version: &str) {
         self.reach(version);
+    }
+
+    fn figures(&self) -> &Figures {
+        &self.figures
     }
 }
 

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::difference::{changes, differences, is_known};
+use super::figures::Figures;
 use super::lister::Lister;
 use super::measure::Measured;
 use super::reflector::{self, Destination, PAGE_SIZE, Pace};
@@ -88,6 +89,7 @@ pub(super) struct Core<K> {
     handlers: Mutex<Vec<Listening<K>>>,
     handlers_changed: tokio::sync::Notify,
     progress: watch::Sender<Progress>,
+    pub figures: Arc<Figures>,
     running: AtomicBool,
 }
 
@@ -144,6 +146,7 @@ impl<K: Cached> Informer<K> {
             handlers: Mutex::new(Vec::new()),
             handlers_changed: tokio::sync::Notify::new(),
             progress: watch::Sender::new(Progress::default()),
+            figures: Arc::default(),
             running: AtomicBool::new(false),
         };
         Self { core: Arc::new(core) }
@@ -281,12 +284,14 @@ impl<K: Cached> Destination for Core<K> {
     }
 
     fn begin(&self) -> OrdMap<Key, Entry<K>> {
+        self.figures.queued.set(0);
         OrdMap::new()
     }
 
     fn put(&self, batch: &mut OrdMap<Key, Entry<K>>, decoded: Measured<K>) {
         let (key, entry) = self.transform(decoded);
         batch.insert(key, entry);
+        self.figures.queued.set(i64::try_from(batch.len()).unwrap_or(i64::MAX));
     }
 
     fn take(&self, batch: &mut OrdMap<Key, Entry<K>>, decoded: Measured<K>) {
@@ -303,6 +308,7 @@ impl<K: Cached> Destination for Core<K> {
             snapshot.replace(objects);
             snapshot.resource_version = resource_version.into();
         }
+        self.figures.queued.set(0);
         events.iter().for_each(|event| handlers.iter().for_each(|listening| listening.tell(event)));
         drop(handlers);
         self.progress.send_modify(|progress| {
@@ -358,6 +364,10 @@ impl<K: Cached> Destination for Core<K> {
         let version: Arc<str> = version.into();
         self.write().resource_version = version.clone();
         self.reach(version, 0);
+    }
+
+    fn figures(&self) -> &Figures {
+        &self.figures
     }
 }
 

@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::figures::Figures;
 use super::{Cached, Informer, InformerOptions, Memory, Progress, Target};
 use crate::clock::Chance;
 use crate::manager::{Lifecycle, RunError, Runnable};
@@ -17,6 +18,25 @@ use crate::manager::{Lifecycle, RunError, Runnable};
 /// One informer per type and target; clones share them.
 ///
 /// Run it under a manager: it starts what is there, and what is added later, and stops what is removed.
+///
+/// ```no_run
+/// # fn example(manager: &setpoint_runtime::manager::Manager) {
+/// use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+/// use kube::core::PartialObjectMeta;
+/// use setpoint_runtime::cache::{Informer, Target};
+///
+/// let informers = manager.informers();
+/// let pods: Informer<Pod> = informers.all(); // one cache, however many controllers ask for it
+/// let names: Informer<PartialObjectMeta<ConfigMap>> = informers.all(); // metadata only
+/// let web = Target::of::<Pod>(&(), Some("shop")).labels("app=web");
+/// let some: Informer<Pod> = informers.of(web.clone());
+/// for (path, memory) in informers.memory() {
+///     println!("{path}: {} objects, {} bytes", memory.objects, memory.bytes);
+/// }
+/// informers.remove::<Pod>(&web);
+/// # let _ = (pods, names, some);
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Informers {
     client: Client,
@@ -185,12 +205,14 @@ pub(crate) struct CacheFigures {
     pub target: Target,
     pub memory: Memory,
     pub progress: Progress,
+    pub counts: Arc<Figures>,
 }
 
 impl CacheFigures {
     fn of<K: Cached>(informer: &Informer<K>) -> Self {
         let progress = informer.progress().borrow().clone();
-        Self { target: informer.target().clone(), memory: informer.lister().memory(), progress }
+        let counts = Arc::clone(&informer.core.figures);
+        Self { target: informer.target().clone(), memory: informer.lister().memory(), progress, counts }
     }
 }
 

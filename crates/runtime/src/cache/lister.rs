@@ -7,6 +7,16 @@ use super::informer::Core;
 use super::store::{Memory, Snapshot};
 
 /// Reads a cache. No lock is held by what it returns.
+///
+/// ```no_run
+/// # fn example(pods: &setpoint_runtime::cache::Informer<k8s_openapi::api::core::v1::Pod>) {
+/// let lister = pods.lister();
+/// let one = lister.get("shop/web-1");
+/// let all = lister.snapshot(); // of one moment, whatever happens meanwhile
+/// assert!(all.namespace("shop").count() <= all.len());
+/// # let _ = one;
+/// # }
+/// ```
 pub struct Lister<K> {
     core: Arc<Core<K>>,
 }

@@ -9,6 +9,7 @@ use kube::core::Status;
 use tokio::time::Instant;
 
 use super::Cached;
+use super::figures::Figures;
 use super::measure::Measured;
 use super::wire::{self, Line, Target};
 use crate::clock::Chance;
@@ -52,6 +53,9 @@ pub trait Destination: Sync {
     fn upsert(&self, decoded: Measured<Self::Object>);
     fn delete(&self, decoded: Measured<Self::Object>);
     fn bookmark(&self, version: &str);
+
+    /// Where it is counted how that goes.
+    fn figures(&self) -> &Figures;
 }
 
 /// How a server is asked.
@@ -82,6 +86,7 @@ pub async fn follow<D: Destination>(core: &D) {
                 continue;
             }
             tracing::warn!(path = core.target().path, error = %failure.0, "a cache can't follow the server and will try again");
+            core.figures().failures.add(1);
             reflector.backoff.wait().await;
         }
     }
@@ -204,7 +209,7 @@ impl<D: Destination> Reflector<'_, D> {
                 Line::Changed(decoded) => self.core.put(&mut objects, decoded),
                 Line::Deleted(decoded) => self.core.take(&mut objects, decoded),
                 Line::Bookmark { resource_version, ends_initial_events: true } => {
-                    self.core.replace(objects, &resource_version);
+                    self.core.figures().processed(|| self.core.replace(objects, &resource_version));
                     self.unavailable = false;
                     return Ok(Some(self.apply(lines, Instant::now()).await));
                 }
@@ -244,7 +249,7 @@ impl<D: Destination> Reflector<'_, D> {
                 Err(failure) => return Err(failure),
             };
         }
-        self.core.replace(objects, &page.resource_version);
+        self.core.figures().processed(|| self.core.replace(objects, &page.resource_version));
         self.unavailable = false;
         Ok(())
     }
@@ -290,7 +295,8 @@ impl<D: Destination> Reflector<'_, D> {
         mut lines: std::pin::Pin<&mut impl Stream<Item = Result<Line<D::Object>, kube::Error>>>,
         started: Instant,
     ) -> End {
-        let mut quiet = true;
+        let (figures, mut quiet) = (self.core.figures(), true);
+        figures.watches.add(1);
         loop {
             tokio::task::coop::consume_budget().await;
             let Ok(line) = tokio::time::timeout_at(started + WATCH_MAX, lines.next()).await else {
@@ -303,8 +309,8 @@ impl<D: Destination> Reflector<'_, D> {
             let Some(line) = line else { break };
             quiet = false;
             match line {
-                Ok(Line::Changed(decoded)) => self.core.upsert(decoded),
-                Ok(Line::Deleted(decoded)) => self.core.delete(decoded),
+                Ok(Line::Changed(decoded)) => figures.processed(|| self.core.upsert(decoded)),
+                Ok(Line::Deleted(decoded)) => figures.processed(|| self.core.delete(decoded)),
                 Ok(Line::Bookmark { resource_version, .. })
                 | Ok(Line::Unreadable { resource_version: Some(resource_version) }) => {
                     self.core.bookmark(&resource_version);
@@ -318,6 +324,7 @@ impl<D: Destination> Reflector<'_, D> {
             }
         }
         if quiet && started.elapsed() < SHORT_WATCH {
+            figures.short_watches.add(1);
             return End::Later(Failure(kube::Error::Service(
                 "very short watch: no event, and closed within a second".into(),
             )));

@@ -26,6 +26,14 @@ const METADATA_ITEM: &str = "application/json;as=PartialObjectMetadata;g=meta.k8
 const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
 /// Which objects of the API a cache follows.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::Pod;
+/// use setpoint_runtime::cache::Target;
+///
+/// let target = Target::of::<Pod>(&(), Some("shop")).labels("app in (web,db)").fields("spec.nodeName=node-1");
+/// assert_eq!(target.path, "/api/v1/namespaces/shop/pods");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Target {
     /// The path of the collection.

@@ -8,8 +8,22 @@ use crate::controller::ControllerOptions;
 use crate::election::ElectionConfig;
 use crate::queue::QueueOptions;
 use crate::queue::limiter::{Bucket, Exponential, MaxOf};
+use crate::throttle::ClientOptions;
 
 /// The settings of one controller.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::Pod;
+/// use setpoint_runtime::cache::Target;
+/// use setpoint_runtime::config::{Config, Sources};
+///
+/// let sources = Sources::new().set(["workers=4".to_owned(), "cache.labelSelector=app=web".to_owned()]);
+/// let config = Config::load(&sources).unwrap();
+/// let settings = config.of("web");
+/// assert_eq!(settings.controller_options().workers, 4);
+/// let target = settings.target(Target::of::<Pod>(&(), None));
+/// assert_eq!(target.label_selector.as_deref(), Some("app=web"));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// `workers`: how many keys are worked on at once.
@@ -61,6 +75,13 @@ pub struct CacheSettings {
     pub list_timeout: Duration,
     /// `cache.streamingLists`: whether to ask for the initial objects as a stream.
     pub streaming_lists: bool,
+}
+
+/// What a program has once, whatever controllers it runs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Program {
+    pub election: ElectionSettings,
+    pub client: ClientOptions,
 }
 
 /// How the processes of a program choose the one that acts.

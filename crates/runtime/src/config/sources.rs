@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::settings::{ElectionSettings, Settings};
-use super::table::{ELECTION, TABLE};
+use super::settings::{Program, Settings};
+use super::table::{PROGRAM, TABLE};
 
 /// Largest configuration file: far more than there are settings.
 pub const FILE_BYTES_MAX: usize = 1024 * 1024;
@@ -17,6 +17,7 @@ pub struct Sources {
     prefix: String,
     environment: Vec<(String, String)>,
     flags: Vec<String>,
+    settings: Vec<String>,
     parts: Vec<String>,
 }
 
@@ -48,10 +49,18 @@ impl Sources {
         Sources { prefix: format!("{prefix}_"), environment: variables.into_iter().collect(), ..self }
     }
 
-    /// Reads flags, each `--key=value` with the key as in the file: `--controllers.web.queue.qps=5`.
+    /// Reads flags, each `--key=value` with the key as in the file: `--controllers.web.queue.qps=5`. A program with flags of its own
+    /// has one for them all, `--set key=value`: give what stands behind it to [`set`](Self::set).
     #[must_use]
     pub fn flags(self, flags: impl IntoIterator<Item = String>) -> Sources {
         Sources { flags: flags.into_iter().collect(), ..self }
+    }
+
+    /// Reads settings, each `key=value`, as they stand behind a flag `--set`. They count like flags.
+    #[must_use]
+    pub fn set(mut self, settings: impl IntoIterator<Item = String>) -> Sources {
+        self.settings.extend(settings);
+        self
     }
 
     /// What the file has under this key is read by a part of the program: [`Config::part`](super::Config::part).
@@ -130,6 +139,12 @@ impl Sources {
                 None => errors.push(format!("{flag}: must look like --key=value")),
             }
         }
+        for setting in &self.settings {
+            match setting.split_once('=') {
+                Some((key, value)) => found.push(assignment(key, Value::from(value), "--set")),
+                None => errors.push(format!("{setting}: must look like key=value (from --set)")),
+            }
+        }
     }
 }
 
@@ -142,7 +157,7 @@ impl Assignment {
         let read = TABLE.iter().find(|(key, _)| *key == self.key).map(|(_, read)| read);
         let outcome = match read {
             Some(read) => read(settings, &self.value),
-            None if self.is_election() => Err("is for the whole program, not for one controller".to_owned()),
+            None if self.is_of_program() => Err("is for the whole program, not for one controller".to_owned()),
             None => Err("unknown setting".to_owned()),
         };
         if let Err(why) = outcome {
@@ -151,13 +166,13 @@ impl Assignment {
     }
 
     /// Whether it is about the program and not about its controllers.
-    pub(super) fn is_election(&self) -> bool {
-        ELECTION.iter().any(|(key, _)| *key == self.key)
+    pub(super) fn is_of_program(&self) -> bool {
+        PROGRAM.iter().any(|(key, _)| *key == self.key)
     }
 
-    pub(super) fn apply_election(self, settings: &mut ElectionSettings, errors: &mut Vec<String>) {
-        for (key, read) in ELECTION.iter().filter(|(key, _)| *key == self.key) {
-            if let Err(why) = read(settings, &self.value) {
+    pub(super) fn apply_to_program(self, program: &mut Program, errors: &mut Vec<String>) {
+        for (key, read) in PROGRAM.iter().filter(|(key, _)| *key == self.key) {
+            if let Err(why) = read(program, &self.value) {
                 errors.push(format!("{key}: {why} (from {})", self.source));
             }
         }
@@ -166,7 +181,7 @@ impl Assignment {
 
 /// Every key there is.
 pub(super) fn keys() -> impl Iterator<Item = &'static str> {
-    TABLE.iter().map(|(key, _)| *key).chain(ELECTION.iter().map(|(key, _)| *key))
+    TABLE.iter().map(|(key, _)| *key).chain(PROGRAM.iter().map(|(key, _)| *key))
 }
 
 /// Names of controllers have no dots, so the third part and what follows is the key.

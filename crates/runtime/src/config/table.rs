@@ -7,7 +7,7 @@ use setpoint_api::fields;
 use setpoint_api::labels::Selector;
 use setpoint_api::time::parse_duration;
 
-use super::settings::{ElectionSettings, Settings, WORKERS_MAX};
+use super::settings::{Program, Settings, WORKERS_MAX};
 
 /// Reads a value into its place, or says what it must be.
 type Read<T> = fn(&mut T, &Value) -> Result<(), String>;
@@ -31,16 +31,22 @@ pub(super) const TABLE: [(&str, Read<Settings>); 14] = [
 ];
 
 /// What a whole program has once.
-pub(super) const ELECTION: [(&str, Read<ElectionSettings>); 8] = [
-    ("leaderElection.enabled", |to, value| set(&mut to.enabled, truth(value))),
-    ("leaderElection.namespace", |to, value| set(&mut to.namespace, or_none(value, word))),
-    ("leaderElection.name", |to, value| set(&mut to.name, or_none(value, word))),
-    ("leaderElection.identity", |to, value| set(&mut to.identity, or_none(value, word))),
-    ("leaderElection.leaseDuration", |to, value| set(&mut to.lease_duration, span(value))),
-    ("leaderElection.renewDeadline", |to, value| set(&mut to.renew_deadline, span(value))),
-    ("leaderElection.retryPeriod", |to, value| set(&mut to.retry_period, span(value))),
-    ("leaderElection.releaseOnExit", |to, value| set(&mut to.release_on_exit, truth(value))),
+pub(super) const PROGRAM: [(&str, Read<Program>); 11] = [
+    ("leaderElection.enabled", |to, value| set(&mut to.election.enabled, truth(value))),
+    ("leaderElection.namespace", |to, value| set(&mut to.election.namespace, or_none(value, word))),
+    ("leaderElection.name", |to, value| set(&mut to.election.name, or_none(value, word))),
+    ("leaderElection.identity", |to, value| set(&mut to.election.identity, or_none(value, word))),
+    ("leaderElection.leaseDuration", |to, value| set(&mut to.election.lease_duration, span(value))),
+    ("leaderElection.renewDeadline", |to, value| set(&mut to.election.renew_deadline, span(value))),
+    ("leaderElection.retryPeriod", |to, value| set(&mut to.election.retry_period, span(value))),
+    ("leaderElection.releaseOnExit", |to, value| set(&mut to.election.release_on_exit, truth(value))),
+    ("client.qps", |to, value| set(&mut to.client.qps, or_none(value, rate))),
+    ("client.burst", |to, value| set(&mut to.client.burst, whole(value, 1, u32::MAX))),
+    ("client.retries", |to, value| set(&mut to.client.retries, whole(value, 0, RETRIES_MAX))),
 ];
+
+/// Most times that a request is sent again: beyond it there is no server, only the hope for one.
+const RETRIES_MAX: u32 = 100;
 
 fn set<T>(place: &mut T, value: Result<T, String>) -> Result<(), String> {
     *place = value?;

@@ -176,6 +176,38 @@ fn an_election_is_set_for_the_whole_program() {
 }
 
 #[test]
+fn clients_are_set_for_the_whole_program() {
+    let usual = crate::throttle::ClientOptions::default();
+    assert_eq!(Config::default().client(), &usual);
+    let sources = Sources::new().file("client: {qps: 20, retries: 0}").set(["client.burst=5".to_owned()]);
+    let expected = crate::throttle::ClientOptions { qps: Some(20.0), burst: 5, retries: 0 };
+    assert_eq!(Config::load(&sources).unwrap().client(), &expected);
+    let unset = Sources::new().file("client: {qps: 20}").set(["client.qps=".to_owned()]);
+    assert_eq!(Config::load(&unset).unwrap().client(), &usual, "an empty value means none");
+    check_error(Sources::new().file("client: {qps: 0}"), "client.qps: must be greater than zero (from the file)");
+    check_error(
+        Sources::new().file("controllers: {web: {client: {qps: 1}}}"),
+        "controllers.web.client.qps: is for the whole program, not for one controller (from the file)",
+    );
+}
+
+#[test]
+fn settings_behind_one_flag_count_like_flags() {
+    let sources = Sources::new()
+        .file("workers: 2\nqueue: {qps: 1}")
+        .environment("SHOP", environment(&[("SHOP_WORKERS", "3")]))
+        .set(["workers=4", "controllers.web.workers=5", "workers=6"].map(str::to_owned));
+    let config = Config::load(&sources).unwrap();
+    assert_eq!((config.of("web").workers, config.of("other").workers), (5, 6), "of two the last one counts");
+    check_error(
+        Sources::new().set(["workers", "colour=red", "controllers.web.queue.burst=many"].map(str::to_owned)),
+        "workers: must look like key=value (from --set)\n\
+         colour: unknown setting (from --set)\n\
+         controllers.web.queue.burst: must be a whole number from 1 to 4294967295 (from --set)",
+    );
+}
+
+#[test]
 fn every_key_is_documented_with_its_variable() {
     let page = include_str!("../../../../docs/configuration.md");
     for key in sources::keys() {

@@ -11,6 +11,25 @@ use crate::clock::Clock;
 use crate::queue::Causes;
 
 /// What a run has at hand. Clones are of the same run.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use kube::Api;
+/// use kube::api::{Patch, PatchParams};
+/// use setpoint_runtime::Key;
+/// use setpoint_runtime::cache::Informer;
+/// use setpoint_runtime::controller::{Action, Context, Error};
+///
+/// async fn reconcile(context: Context, maps: Informer<ConfigMap>, key: Key) -> Result<Action, Error> {
+///     // From the cache; its version is in the trace of this run.
+///     let Some(_map) = context.read(&maps, &key) else { return Ok(Action::done()) };
+///     // To the server; the next run of this key waits until the cache has seen it.
+///     let api: Api<ConfigMap> = Api::namespaced(context.client().clone(), key.namespace().unwrap_or_default());
+///     let seen = serde_json::json!({"metadata": {"annotations": {"seen": context.clock().time().0.to_string()}}});
+///     api.patch(key.name(), &PatchParams::default(), &Patch::Merge(seen)).await?;
+///     Ok(Action::done())
+/// }
+/// ```
 #[derive(Clone)]
 pub struct Context {
     pub(super) client: Client,

@@ -3,6 +3,17 @@
 use std::fmt;
 
 /// Why a run failed.
+///
+/// ```
+/// use setpoint_runtime::controller::Error;
+///
+/// /// Nobody but the user can mend a wrong size; a server that is away comes back by itself.
+/// fn size(text: &str) -> Result<u32, Error> {
+///     text.parse().map_err(|_| Error::terminal(format!("spec.size: {text:?} is no number")))
+/// }
+/// assert!(matches!(size("many"), Err(Error::Terminal(_))));
+/// assert!(matches!(Error::from(kube::Error::LinesCodecMaxLineLengthExceeded), Error::Transient(_)));
+/// ```
 #[derive(Debug)]
 pub enum Error {
     /// May go away by itself: the key is tried again with back-off.

@@ -10,6 +10,15 @@ type Judge<K> = Arc<dyn Fn(Option<&K>, &K) -> bool + Send + Sync>;
 ///
 /// Deletions are never judged, nor is the change that begins one, nor a resync: swallowing them would leave things
 /// behind. So a predicate can't, not even under [`not`](Self::not).
+///
+/// ```
+/// use k8s_openapi::api::core::v1::Pod;
+/// use setpoint_runtime::controller::Predicate;
+///
+/// let placed = Predicate::<Pod>::matching(|pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some()));
+/// let of_interest = placed.and(Predicate::generation_changed().or(Predicate::labels_changed()));
+/// # let _ = of_interest;
+/// ```
 pub struct Predicate<K> {
     judge: Judge<K>,
 }

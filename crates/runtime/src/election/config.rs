@@ -10,6 +10,16 @@ pub(super) const JITTER_FACTOR: f64 = 1.2;
 const NAME_BYTES_MAX: usize = 253;
 
 /// What an election is about. The durations are client-go's by default.
+///
+/// ```
+/// use std::time::Duration;
+/// use setpoint_runtime::election::ElectionConfig;
+///
+/// let usual = ElectionConfig::new("shop", "my-operator", "pod-7d9f-1");
+/// assert!(usual.validate().is_ok());
+/// let hasty = ElectionConfig { lease_duration: Duration::from_secs(5), ..usual };
+/// assert_eq!(hasty.validate().unwrap_err().to_string(), "leaderElection.leaseDuration: must be greater than renewDeadline");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ElectionConfig {
     /// The Lease's namespace.

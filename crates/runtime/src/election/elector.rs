@@ -18,6 +18,23 @@ use crate::clock::{Chance, Clock};
 use crate::metrics::LeaderMetrics;
 
 /// A candidate and the Lease it is about. It leads at most once: who wants to lead again makes a new one.
+/// A [`Manager`](crate::manager::Manager) has one if its options say so; by itself it works like this:
+///
+/// ```no_run
+/// # async fn example(client: kube::Client) -> Result<(), Box<dyn std::error::Error>> {
+/// use setpoint_runtime::clock::{Chance, Clock};
+/// use setpoint_runtime::election::{ElectionConfig, Elector, Ended};
+///
+/// let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse()?);
+/// let config = ElectionConfig::new("shop", "my-operator", "pod-7d9f-1");
+/// let elector = Elector::new(config, client.clone(), clock, Chance::seeded(1))?;
+/// let leader_only = elector.fence().client(&client);
+/// let ended = elector.run(async { /* a signal */ }, || { /* begin to work, with `leader_only` */ }).await;
+/// assert_eq!(ended, Ended::Stopped);
+/// # let _ = leader_only;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Elector {
     config: ElectionConfig,

@@ -15,6 +15,8 @@ use setpoint_api::metrics::{Bounds, Counter, Exposition, Family, Histogram};
 use tokio::time::Instant;
 use tower::Service;
 
+use crate::throttle::{Throttle, put_off};
+
 /// The buckets of client-go.
 struct RequestSeconds;
 
@@ -26,6 +28,8 @@ impl Bounds for RequestSeconds {
 struct SizeBytes;
 
 impl Bounds for SizeBytes {
+    // Bytes are whole.
+    const PARTS: f64 = 1.0;
     const SECONDS: &'static [f64] =
         &[64.0, 256.0, 512.0, 1024.0, 4096.0, 16384.0, 65536.0, 262_144.0, 1_048_576.0, 4_194_304.0, 16_777_216.0];
 }
@@ -37,6 +41,9 @@ pub(super) struct RestFigures {
     host: OnceLock<String>,
     requests: Family<(String, &'static str), Counter>,
     seconds: Family<&'static str, Histogram<RequestSeconds>>,
+    /// How long requests waited for their turn, where there is a limit.
+    waits: Family<&'static str, Histogram<RequestSeconds>>,
+    retries: Family<(String, &'static str), Counter>,
     request_bytes: Family<&'static str, Histogram<SizeBytes>>,
     response_bytes: Family<&'static str, Histogram<SizeBytes>>,
 }
@@ -61,6 +68,16 @@ impl RestFigures {
         out.family("rest_client_request_duration_seconds", "histogram", "Seconds until the API server answered.");
         for (verb, histogram) in self.seconds.all() {
             histogram.write(&[("verb", verb), ("host", host)], out);
+        }
+        let waits = "Seconds that requests waited here for their turn; none are told where there is no limit.";
+        out.family("rest_client_rate_limiter_duration_seconds", "histogram", waits);
+        for (verb, histogram) in self.waits.all() {
+            histogram.write(&[("verb", verb), ("host", host)], out);
+        }
+        let retries = "Requests that were sent again because the server had put them off, by its answer.";
+        out.family("rest_client_request_retries_total", "counter", retries);
+        for ((code, verb), counter) in self.retries.all() {
+            out.sample("", &[("code", &code), ("verb", verb), ("host", host)], counter.value());
         }
         out.family("rest_client_request_size_bytes", "histogram", "Bytes of the bodies of requests.");
         for (verb, histogram) in self.request_bytes.all() {
@@ -121,14 +138,55 @@ fn known(method: &Method) -> &'static str {
         .unwrap_or("other")
 }
 
-pub(super) fn counted(inner: &Client, figures: Arc<RestFigures>) -> Client {
+pub(super) fn counted(inner: &Client, figures: Arc<RestFigures>, throttle: Throttle) -> Client {
     let namespace = inner.default_namespace().to_owned();
-    Client::new(CountingService { inner: inner.clone(), figures }, namespace)
+    Client::new(CountingService { inner: inner.clone(), figures, throttle }, namespace)
 }
 
+#[derive(Clone)]
 struct CountingService {
     inner: Client,
     figures: Arc<RestFigures>,
+    throttle: Throttle,
+}
+
+impl CountingService {
+    /// Sends a request, and again when the server wants it later.
+    async fn pass(self, mut request: Request<Body>) -> Result<Response<CountedBody>, kube::Error> {
+        let verb = known(request.method());
+        let is_watch = request.uri().query().is_some_and(|query| query.contains("watch="));
+        let mut sent_again = 0;
+        loop {
+            let spare = self.throttle.spare(&request, sent_again);
+            if let Some(wait) = self.throttle.pass().await {
+                self.figures.waits.get(&verb).record(wait.as_secs_f64());
+            }
+            let (code, answer) = self.send(verb, request).await;
+            let put_off = answer.as_ref().ok().and_then(|answer| put_off(answer.status(), answer.headers()));
+            let (Some(wait), Some(spare)) = (put_off, spare) else {
+                let figures = (!is_watch).then_some(self.figures);
+                return answer.map(|answer| answer.map(|inner| CountedBody { inner, verb, bytes: 0, figures }));
+            };
+            drop(answer);
+            self.figures.retries.get(&(code, verb)).add(1);
+            tokio::time::sleep(wait).await;
+            request = spare;
+            sent_again += 1;
+        }
+    }
+
+    /// Sends it once; the code that it is counted under comes with the answer.
+    async fn send(&self, verb: &'static str, request: Request<Body>) -> (String, Result<Response<Body>, kube::Error>) {
+        let began = Instant::now();
+        if let Some(bytes) = request.body().size_hint().exact() {
+            self.figures.request_bytes.get(&verb).record(bytes as f64);
+        }
+        let answer = self.inner.send(request).await;
+        // `<error>` is what client-go counts where there was no answer.
+        let code = answer.as_ref().map_or_else(|_| "<error>".to_owned(), |it| it.status().as_u16().to_string());
+        self.figures.record(verb, code.clone(), began.elapsed().as_secs_f64());
+        (code, answer)
+    }
 }
 
 impl Service<Request<Body>> for CountingService {
@@ -141,21 +199,7 @@ impl Service<Request<Body>> for CountingService {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let (inner, figures) = (self.inner.clone(), Arc::clone(&self.figures));
-        async move {
-            let (verb, began) = (known(request.method()), Instant::now());
-            let is_watch = request.uri().query().is_some_and(|query| query.contains("watch="));
-            if let Some(bytes) = request.body().size_hint().exact() {
-                figures.request_bytes.get(&verb).record(bytes as f64);
-            }
-            let answer = inner.send(request).await;
-            // `<error>` is what client-go counts where there was no answer.
-            let code = answer.as_ref().map_or_else(|_| "<error>".to_owned(), |it| it.status().as_u16().to_string());
-            figures.record(verb, code, began.elapsed().as_secs_f64());
-            let figures = (!is_watch).then_some(figures);
-            answer.map(|answer| answer.map(|inner| CountedBody { inner, verb, bytes: 0, figures }))
-        }
-        .boxed()
+        self.clone().pass(request).boxed()
     }
 }
 
@@ -166,6 +210,7 @@ mod tests {
 
     use super::*;
     use crate::metrics::Metrics;
+    use crate::throttle::ClientOptions;
 
     #[tokio::test(start_paused = true)]
     async fn requests_are_counted_by_code_and_method_with_their_sizes() {
@@ -196,6 +241,43 @@ mod tests {
             // Two answers of thirteen bytes: a broken one has none, a watch no size.
             r#"rest_client_response_size_bytes_sum{verb="GET",host="10.0.0.1:6443"} 26"#,
             r#"rest_client_response_size_bytes_count{verb="GET",host="10.0.0.1:6443"} 2"#,
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}\nin\n{text}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn requests_that_the_server_puts_off_are_sent_again_at_the_pace_of_the_limit() {
+        let asked = Arc::new(std::sync::atomic::AtomicU64::new(0));
+        let count = Arc::clone(&asked);
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let number = count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            async move {
+                let body = request.into_body().collect().await?.to_bytes();
+                // Two answers put it off, then it is taken.
+                let answer = match number {
+                    0 | 1 => Response::builder().status(429).header("retry-after", "2"),
+                    _ => Response::builder().status(201),
+                };
+                Ok::<_, BoxError>(answer.body(Body::from(body)).unwrap())
+            }
+        });
+        let metrics = Metrics::new();
+        let options = ClientOptions { qps: Some(0.25), burst: 1, ..ClientOptions::default() };
+        let client = metrics.throttled(&Client::new(service, "default"), &Throttle::new(&options));
+        let begin = Instant::now();
+        let request = Request::post("/things").body(Body::from(b"thing".to_vec())).unwrap();
+        let answer = client.send(request).await.unwrap();
+        assert_eq!(answer.status(), 201);
+        assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), "thing", "the same body each time");
+        assert_eq!(begin.elapsed(), std::time::Duration::from_secs(8), "the limit is slower than the server asks for");
+        let text = metrics.text();
+        for line in [
+            r#"rest_client_requests_total{code="429",host="",method="POST"} 2"#,
+            r#"rest_client_requests_total{code="201",host="",method="POST"} 1"#,
+            r#"rest_client_request_retries_total{code="429",verb="POST",host=""} 2"#,
+            r#"rest_client_rate_limiter_duration_seconds_count{verb="POST",host=""} 3"#,
+            r#"rest_client_rate_limiter_duration_seconds_sum{verb="POST",host=""} 4"#,
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\nin\n{text}");
         }

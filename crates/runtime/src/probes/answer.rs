@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, Response, StatusCode, Uri, header};
-use setpoint_api::metrics::MEDIA_TYPE;
+use setpoint_api::metrics::{Exposition, MEDIA_TYPE};
 
 use super::Site;
-use super::profile::CpuFormat;
+use super::process::process_figures;
+use super::profile::{CpuFormat, Profiles};
 use crate::manager::Checks;
 
 /// How long a CPU profile takes if nobody says, and at most.
@@ -23,26 +24,48 @@ impl Site {
     /// The answer to a request for a path: `/healthz`, `/readyz`, `/metrics`, `/debug/traces`, `/debug/pprof/profile` and
     /// `/debug/pprof/heap`.
     pub async fn answer(&self, method: &Method, uri: &Uri) -> Answer {
-        if !matches!(*method, Method::GET | Method::HEAD) {
-            return text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are served here\n");
+        if !is_read(method) {
+            return only_reads();
         }
         let query = Query(uri.query().unwrap_or_default());
-        let path: Vec<&str> = uri.path().trim_matches('/').split('/').collect();
-        match path[..] {
+        match segments(uri)[..] {
             ["healthz" | "livez"] => report(self.manager.health(), &query),
             ["readyz"] => report(self.manager.ready(), &query),
             ["healthz" | "livez", name] => one(self.manager.health(), name),
             ["readyz", name] => one(self.manager.ready(), name),
-            ["metrics"] => answer(StatusCode::OK, MEDIA_TYPE, self.manager.metrics().text()),
+            ["metrics"] => answer(StatusCode::OK, MEDIA_TYPE, self.figures()),
             ["debug", "traces"] => answer(StatusCode::OK, "application/json", self.manager.traces().to_string()),
-            ["debug", "pprof", "profile"] => self.cpu(&query).await,
-            ["debug", "pprof", "heap"] => self.heap(&query).await,
+            _ => self.profiles.answer(method, uri).await,
+        }
+    }
+
+    fn figures(&self) -> String {
+        let mut out = Exposition::default();
+        if self.tells_process {
+            process_figures(&mut out);
+        }
+        self.manager.metrics().text() + &out.into_text()
+    }
+}
+
+impl Profiles {
+    /// The answer to a request for `/debug/pprof/profile` or `/debug/pprof/heap`, for programs that have no manager to show; 404 for
+    /// all else.
+    pub async fn answer(&self, method: &Method, uri: &Uri) -> Answer {
+        if !is_read(method) {
+            return only_reads();
+        }
+        let query = Query(uri.query().unwrap_or_default());
+        match segments(uri)[..] {
+            ["debug", "pprof", _] if self.off => text(StatusCode::NOT_FOUND, "profiling is off\n"),
+            ["debug", "pprof", "profile"] => self.take_cpu(&query).await,
+            ["debug", "pprof", "heap"] => self.take_heap(&query).await,
             _ => text(StatusCode::NOT_FOUND, "404 page not found\n"),
         }
     }
 
-    async fn cpu(&self, query: &Query<'_>) -> Answer {
-        let Some(take) = &self.profiles.cpu else {
+    async fn take_cpu(&self, query: &Query<'_>) -> Answer {
+        let Some(take) = &self.cpu else {
             return text(StatusCode::NOT_IMPLEMENTED, "this program was built without CPU profiles\n");
         };
         let seconds = match query.seconds() {
@@ -60,8 +83,8 @@ impl Site {
         }
     }
 
-    async fn heap(&self, query: &Query<'_>) -> Answer {
-        let Some(take) = &self.profiles.heap else {
+    async fn take_heap(&self, query: &Query<'_>) -> Answer {
+        let Some(take) = &self.heap else {
             return text(StatusCode::NOT_IMPLEMENTED, "this program's allocator keeps no heap profile\n");
         };
         let seconds = match query.seconds() {
@@ -73,6 +96,18 @@ impl Site {
             Err(why) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{why}\n")),
         }
     }
+}
+
+fn is_read(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD)
+}
+
+fn only_reads() -> Answer {
+    text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are served here\n")
+}
+
+fn segments(uri: &Uri) -> Vec<&str> {
+    uri.path().trim_matches('/').split('/').collect()
 }
 
 fn report(checks: &Checks, query: &Query<'_>) -> Answer {
@@ -143,14 +178,13 @@ mod tests {
     use crate::clock::{Chance, Clock};
     use crate::fake_api::FakeApi;
     use crate::manager::{Manager, ManagerOptions};
-    use crate::probes::Profiles;
 
     fn site(profiles: Profiles) -> Site {
         let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
         let client = FakeApi::default().client();
         let manager = Manager::new(client, clock, Chance::seeded(1), ManagerOptions::default()).unwrap();
         manager.health().add("disk", || Ok(()));
-        Site { manager, profiles }
+        Site::new(&manager, profiles)
     }
 
     async fn check(site: &Site, path: &str, expected: (u16, &str)) {
@@ -187,7 +221,7 @@ mod tests {
         let heap = |time: Option<Duration>| -> futures_util::future::BoxFuture<'static, Result<Vec<u8>, String>> {
             Box::pin(async move { time.map(|time| format!("{time:?}").into_bytes()).ok_or("not now".to_owned()) })
         };
-        let site = site(Profiles::default().with_cpu(cpu).with_heap(heap));
+        let site = self::site(Profiles::default().with_cpu(cpu).with_heap(heap));
         check(&site, "/debug/pprof/heap", (500, "not now\n")).await;
         check(&site, "/debug/pprof/heap?seconds=5", (200, "5s")).await;
         check(&site, "/debug/pprof/profile", (200, "30s Protobuf")).await;
@@ -196,6 +230,7 @@ mod tests {
         check(&site, "/debug/pprof/profile?seconds=0", (400, seconds)).await;
         check(&site, "/debug/pprof/profile?seconds=1e9", (400, seconds)).await;
         check(&site, "/debug/pprof/heap?seconds=301", (400, seconds)).await;
+        check(&self::site(Profiles::off()), "/debug/pprof/heap", (404, "profiling is off\n")).await;
         let format = "format: must be \"proto\" or \"flamegraph\"\n";
         check(&site, "/debug/pprof/profile?format=pdf", (400, format)).await;
     }
@@ -218,6 +253,7 @@ mod tests {
             answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.contains("# TYPE workqueue_depth gauge"),
             "{answer}"
         );
+        assert_eq!(answer.contains("# TYPE process_open_fds gauge"), cfg!(target_os = "linux"), "{answer}");
         lifecycle.drain();
         running.await.unwrap().unwrap();
     }

@@ -20,13 +20,30 @@ type Heap = Arc<dyn Fn(Option<Duration>) -> BoxFuture<'static, Result<Vec<u8>, S
 
 /// What a program can tell about where its time and memory go. Each is a hook, because how is up to the program: the heap
 /// depends on its allocator, of which a program has one.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// use setpoint_runtime::probes::Profiles;
+///
+/// let profiles = Profiles::default().with_heap(|_time| Box::pin(async { Ok(b"a profile".to_vec()) }));
+/// let answer = profiles.answer(&http::Method::GET, &"/debug/pprof/heap".parse().unwrap()).await;
+/// assert_eq!(answer.body(), "a profile");
+/// # });
+/// ```
 #[derive(Clone, Default)]
 pub struct Profiles {
     pub(super) cpu: Option<Cpu>,
     pub(super) heap: Option<Heap>,
+    pub(super) off: bool,
 }
 
 impl Profiles {
+    /// None are taken, whatever the program can: its operator wants it so.
+    #[must_use]
+    pub fn off() -> Profiles {
+        Profiles { off: true, ..Profiles::default() }
+    }
+
     /// Takes CPU profiles with `take`, which samples for as long as it is told and must not block.
     #[must_use]
     pub fn with_cpu(

@@ -10,6 +10,19 @@ use serde::{Serialize, Serializer};
 pub const CAUSES_MAX: usize = 8;
 
 /// One reason for a key to be worked on.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(async {
+/// use setpoint_runtime::queue::{Cause, Priority, What, WorkQueue};
+///
+/// let queue = WorkQueue::default();
+/// queue.add_because("web", Priority::Normal, Cause::from_source(What::Updated, "Pod shop/web-1", Some("17")));
+/// queue.add_because("web", Priority::High, Cause::of(What::Request));
+/// let item = queue.get().await.unwrap();
+/// assert_eq!((item.priority(), item.causes().first.len()), (Priority::High, 2));
+/// assert_eq!(item.causes().first[0].to_string(), "Updated Pod shop/web-1@17");
+/// # });
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Cause {

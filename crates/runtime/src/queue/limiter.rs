@@ -24,6 +24,21 @@ pub(super) fn later(now: Instant, delay: Duration) -> Instant {
 }
 
 /// Decides how long a key waits before its next try.
+///
+/// ```
+/// use std::time::Duration;
+/// use setpoint_runtime::queue::limiter::{Bucket, Exponential, Limiter, MaxOf};
+/// use setpoint_runtime::queue::{QueueOptions, WorkQueue};
+///
+/// let second = Duration::from_secs(1);
+/// let own: MaxOf<&str> = MaxOf::new(vec![
+///     Box::new(Exponential::new(second, 60 * second).once_per_window()), // for each key
+///     Box::new(Bucket::new(5.0, 20)),                                    // for all of them
+/// ]);
+/// let queue = WorkQueue::new(QueueOptions { limiter: Box::new(own), ..QueueOptions::default() });
+/// queue.add_rate_limited("web");
+/// assert_eq!((queue.num_requeues(&"web"), queue.len()), (1, 0));
+/// ```
 pub trait Limiter<K>: Send {
     /// The delay from `now` for one more try of `key`.
     fn delay(&mut self, key: &K, now: Instant) -> Duration;
