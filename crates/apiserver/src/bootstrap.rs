@@ -74,9 +74,12 @@ fn grant(server: &Inner, snapshot: &Snapshot, wanted: Wanted) -> Option<Change> 
 async fn make(server: &Inner, missing: impl Fn() -> Vec<Change>) -> Result<(), Box<Status>> {
     let mut tries = 0;
     loop {
-        let changes = missing().into_iter().take(CHANGES_MAX);
-        let Some(transaction) = changes.fold(None, join) else { return Ok(()) };
+        let changes = missing();
+        let is_all = changes.len() <= CHANGES_MAX;
+        let Some(transaction) = changes.into_iter().take(CHANGES_MAX).fold(None, join) else { return Ok(()) };
         match server.store.commit(transaction).await {
+            // Looking again would cost as much as making it, and a server is to start at once.
+            Ok(_) if is_all => return Ok(()),
             Ok(_) => {}
             Err(CommitError::Exists { .. } | CommitError::Conflict { .. }) if tries < TRIES_MAX => tries += 1,
             Err(error) => return Err(Box::new(Status::internal_error(error))),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::HeaderMap;
 use setpoint_api::{Status, fields, labels};
 use setpoint_schema::behaviour;
-use setpoint_schema::{Context, Kind};
+use setpoint_schema::{Context, Emptied, Kind};
 use setpoint_store::{CommitError, Committed, Selection, Transaction};
 
 use crate::audit::Noted;
@@ -33,6 +33,8 @@ pub(crate) struct Call<'a> {
     pub(crate) fence: Option<Fence<'a>>,
     /// What the user should know although it worked.
     pub(crate) warnings: Vec<String>,
+    /// Lists and maps that the client gave empty.
+    pub(crate) emptied: Vec<Emptied>,
     /// What webhooks and policies leave for the audit log.
     pub(crate) audit_annotations: Vec<(String, String)>,
     /// What else the audit log is told.
@@ -79,6 +81,7 @@ impl<'a> Call<'a> {
             internal: true,
             fence: None,
             warnings: Vec::new(),
+            emptied: Vec::new(),
             audit_annotations: Vec::new(),
             noted: Noted::default(),
         }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use setpoint_api::{FieldError, GroupKind, GroupVersion, Path, Status};
 use setpoint_schema::decode::{self, DecodeError, Decoded};
 use setpoint_schema::json::{self, Json};
-use setpoint_schema::{Edit, TypeRef, facts};
+use setpoint_schema::{Edit, Emptied, TypeRef, facts};
 use setpoint_schema::{Kind, protobuf, yaml};
 
 use crate::body::Body;
@@ -104,6 +104,8 @@ pub struct Read {
     pub object: Value,
     /// Unknown and doubled fields to warn of.
     pub warnings: Vec<String>,
+    /// Lists and maps that were given empty.
+    pub emptied: Vec<Emptied>,
 }
 
 /// Reads the object in a body as one of `kind`.
@@ -193,7 +195,7 @@ fn read_as(
         }
         return Err(cannot(&not_convertible(&found, &found_kind, expected, kind)));
     }
-    let Decoded { mut value, strict: unknown } = decode(document).map_err(|error| cannot(&error))?;
+    let Decoded { mut value, strict: unknown, emptied } = decode(document).map_err(|error| cannot(&error))?;
     value.set("apiVersion", expected.to_string());
     value.set("kind", kind);
     strict.extend(unknown);
@@ -201,8 +203,8 @@ fn read_as(
         FieldValidation::Strict if !strict.is_empty() => {
             Err(cannot(&format!("strict decoding error: {}", strict.join(", "))))
         }
-        FieldValidation::Ignore => Ok(Read { object: value, warnings: Vec::new() }),
-        FieldValidation::Strict | FieldValidation::Warn => Ok(Read { object: value, warnings: strict }),
+        FieldValidation::Ignore => Ok(Read { object: value, warnings: Vec::new(), emptied }),
+        FieldValidation::Strict | FieldValidation::Warn => Ok(Read { object: value, warnings: strict, emptied }),
     }
 }
 

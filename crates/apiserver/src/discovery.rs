@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, VARY};
 use http::{HeaderMap, Method, Response, StatusCode};
-use serde_json::Value;
+use serde::Serialize;
 
 pub(crate) use groups::{Group, groups};
 
@@ -72,11 +72,11 @@ fn metrics_group(server: &Inner) -> Option<Group> {
 }
 
 /// A document that clients may ask for in its short old form, or with all its resources at once.
-fn grouped(
+fn grouped<T: Serialize>(
     parts: &http::request::Parts,
     registry: &Arc<Registry>,
     part: Part,
-    short: impl FnOnce() -> Value,
+    short: impl FnOnce() -> T,
 ) -> Response<Body> {
     match Wanted::of(&parts.headers) {
         Wanted::Aggregated => aggregated_answer(&parts.headers, &aggregated::of(registry, part)),
@@ -101,20 +101,24 @@ fn aggregated_answer(headers: &HeaderMap, document: &Aggregated) -> Response<Bod
 }
 
 /// A document in the form that the client asked for.
-fn document(parts: &http::request::Parts, value: &Value) -> Response<Body> {
+fn document(parts: &http::request::Parts, value: &impl Serialize) -> Response<Body> {
     let query = Query::parse(parts.uri.query().unwrap_or(""));
     match Representation::of(&negotiation::without_forms(&parts.headers), &query, false) {
         Err(status) => answer::status(&status),
         Ok(Representation { media: Media::Yaml, .. }) => {
-            let mut response = answer::json(StatusCode::OK, yaml_out::write(value));
+            let value = serde_json::to_value(value).expect("a document is always encodable");
+            let mut response = answer::json(StatusCode::OK, yaml_out::write(&value));
             response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/yaml"));
             response
         }
         Ok(Representation { pretty: true, .. }) => {
-            let bytes = serde_json::to_vec_pretty(value).expect("a value is always encodable");
+            let bytes = serde_json::to_vec_pretty(value).expect("a document is always encodable");
             answer::json(StatusCode::OK, Bytes::from(bytes))
         }
-        Ok(_) => answer::value(StatusCode::OK, value),
+        Ok(_) => {
+            let bytes = serde_json::to_vec(value).expect("a document is always encodable");
+            answer::json(StatusCode::OK, Bytes::from(bytes))
+        }
     }
 }
 

@@ -66,6 +66,7 @@ pub(crate) async fn answer(
         internal: false,
         fence: None,
         warnings: Vec::new(),
+        emptied: Vec::new(),
         audit_annotations: Vec::new(),
         noted: Noted::default(),
     };

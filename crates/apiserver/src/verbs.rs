@@ -13,7 +13,7 @@ mod watch;
 
 use http::{Method, Response, StatusCode};
 use serde_json::Value;
-use setpoint_api::Status;
+use setpoint_api::{FieldError, Status};
 use setpoint_store::Object;
 use std::sync::Arc;
 
@@ -103,6 +103,24 @@ pub(crate) fn drop_doubled_owners(call: &mut Call<'_>, object: &mut Value) {
     if !doubled.is_empty() {
         call.warnings.push(format!(".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}", doubled.join(", ")));
     }
+}
+
+/// The errors of a write, quoting lists and maps that were given empty as they were given. Rules take them for absent; should one
+/// not, what was said first counts.
+pub(crate) fn as_given(
+    call: &Call<'_>,
+    object: &Value,
+    errors: Vec<FieldError>,
+    check: impl Fn(&Value) -> Vec<FieldError>,
+) -> Vec<FieldError> {
+    if call.emptied.is_empty() {
+        return errors;
+    }
+    let mut given = object.clone();
+    call.emptied.iter().for_each(|one| one.restore(&mut given));
+    let quoted = check(&given);
+    let about = |errors: &[FieldError]| errors.iter().map(|e| (e.kind, e.field.clone())).collect::<Vec<_>>();
+    if about(&quoted) == about(&errors) { quoted } else { errors }
 }
 
 /// Answers with one stored object in the form that was asked for.

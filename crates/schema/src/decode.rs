@@ -9,12 +9,15 @@ use serde_json::{Map, Value};
 use setpoint_api::{Quantity, quote, time};
 
 use crate::base64;
+use crate::emptied::Emptied;
 use crate::json::{Json, go_number};
 use crate::normal::{normalize, zero};
 use crate::types::{Field, Shape, TypeRef};
 
 /// Most strict complaints that are kept, as upstream.
 const STRICT_MAX: usize = 100;
+/// Most empty lists and maps that are remembered for error messages; nobody reads more.
+const EMPTIED_MAX: usize = 100;
 
 /// A document that fits its type.
 #[derive(Debug, PartialEq)]
@@ -23,6 +26,8 @@ pub struct Decoded {
     pub value: Value,
     /// What strict decoding would refuse, in document order: `unknown field "spec.x"`, `duplicate field "data.a"`.
     pub strict: Vec<String>,
+    /// Lists and maps that were given empty; the normal form has none.
+    pub emptied: Vec<Emptied>,
 }
 
 /// A document that doesn't fit its type.
@@ -68,7 +73,7 @@ pub fn decode(json: Json<'_>, ty: TypeRef<'_>) -> Result<Decoded, DecodeError> {
     let value = decoder.run(json, ty)?;
     let mut value = value.unwrap_or_else(|| zero(ty));
     normalize(&mut value, ty);
-    Ok(Decoded { value, strict: decoder.strict })
+    Ok(Decoded { value, strict: decoder.strict, emptied: decoder.emptied })
 }
 
 /// Reads a document of no known type, as for custom kinds; only doubled fields are complained about.
@@ -77,7 +82,7 @@ pub fn decode_untyped(json: Json<'_>) -> Result<Decoded, DecodeError> {
     let value = decoder.untyped(json);
     match decoder.saved {
         Some(error) => Err(error),
-        None => Ok(Decoded { value, strict: decoder.strict }),
+        None => Ok(Decoded { value, strict: decoder.strict, emptied: Vec::new() }),
     }
 }
 
@@ -87,6 +92,7 @@ pub fn decode_untyped(json: Json<'_>) -> Result<Decoded, DecodeError> {
 struct Decoder<'s> {
     saved: Option<DecodeError>,
     strict: Vec<String>,
+    emptied: Vec<Emptied>,
     seen: HashSet<String>,
     /// Go struct whose field is being read.
     owner: &'s str,
@@ -167,6 +173,9 @@ impl<'s> Decoder<'s> {
     }
 
     fn map(&mut self, members: Vec<(Cow<'_, str>, Json<'_>)>, value_type: TypeRef<'s>) -> Step {
+        if members.is_empty() && self.emptied.len() < EMPTIED_MAX {
+            self.emptied.push(Emptied::map(&self.path));
+        }
         let mut map = Map::new();
         let path_before = self.path.len();
         for (key, json) in members {
@@ -182,6 +191,9 @@ impl<'s> Decoder<'s> {
     }
 
     fn list(&mut self, items: Vec<Json<'_>>, item_type: TypeRef<'s>) -> Step {
+        if items.is_empty() && self.emptied.len() < EMPTIED_MAX {
+            self.emptied.push(Emptied::list(&self.path));
+        }
         let path_before = self.path.len();
         let mut list = Vec::with_capacity(items.len());
         for (index, json) in items.into_iter().enumerate() {

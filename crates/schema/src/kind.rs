@@ -13,7 +13,7 @@ use crate::facts::BUILTIN;
 use crate::metadata;
 use crate::name_rule::NameRule;
 use crate::node::Node;
-use crate::normal::normalize;
+use crate::normal::{normalize, normalize_next};
 use crate::types::{Schema, Text, TypeId, TypeRef};
 
 /// One kind in one version. The same description serves built-in and custom kinds.
@@ -140,7 +140,7 @@ impl Kind {
             "status" => self.behaviour.prepare_status_update(new, old, context),
             other => self.behaviour.prepare_subresource_update(other, new, old, context),
         }
-        self.normalize(new);
+        normalize_next(new, old, self.root_type());
         if subresource != "status" {
             self.move_generation(new, old);
         }

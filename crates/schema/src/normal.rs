@@ -36,6 +36,16 @@ pub fn normalize(value: &mut Value, ty: TypeRef<'_>) {
     }
 }
 
+/// The same for the next version of an object. Fields that are as in the last one, which is in this form, are passed over.
+pub(crate) fn normalize_next(value: &mut Value, last: &Value, ty: TypeRef<'_>) {
+    match (ty.shape(), value, last) {
+        (Shape::Struct(_), Value::Object(fields), Value::Object(last)) if !ty.is_custom() => {
+            normalize_fields(fields, ty, |name, value| last.get(name) == Some(value));
+        }
+        (_, value, _) => normalize(value, ty),
+    }
+}
+
 /// Of a custom object only the metadata has a form in Go.
 fn normalize_custom(object: &mut Value, ty: TypeRef<'_>) {
     let metadata = ty.child("metadata").filter(|metadata| !metadata.is_custom());
@@ -52,7 +62,14 @@ fn normalize_element(value: &mut Value, ty: TypeRef<'_>) {
 }
 
 fn normalize_struct(fields: &mut Map<String, Value>, ty: TypeRef<'_>) {
+    normalize_fields(fields, ty, |_, _| false);
+}
+
+fn normalize_fields(fields: &mut Map<String, Value>, ty: TypeRef<'_>, is_normal: impl Fn(&str, &Value) -> bool) {
     fields.retain(|name, value| {
+        if is_normal(name, value) {
+            return true;
+        }
         let Some(field) = ty.field(name) else { return true };
         if value.is_null() {
             return false;

@@ -10,6 +10,7 @@ use std::fmt;
 
 use setpoint_api::{GroupResource, Status};
 
+mod conversion;
 mod document;
 mod go_print;
 mod items;
@@ -18,6 +19,7 @@ mod merge_patch;
 mod order;
 mod strategic;
 
+pub use conversion::misfit;
 pub use go_print::{json_text, value_text};
 pub use json_patch::{COPY_BYTES_MAX, JsonPatch, OPERATIONS_MAX};
 pub use merge_patch::MergePatch;

@@ -211,6 +211,9 @@ impl<'a> Definitions<'a> {
                 let text = kind.root_type().field(name).map_or("", |field| field.published.description);
                 properties.child(name).into_iter().for_each(|field| describe(field, text));
             }
+            if let Some(items) = properties.child("items") {
+                items.default_to("description", format!("List of {}", kind.plural));
+            }
         }
         value
     }

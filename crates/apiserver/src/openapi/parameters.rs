@@ -44,14 +44,22 @@ pub(super) fn list() -> Vec<Parameter> {
     vec![
         query("allowWatchBookmarks", "boolean", "Whether a watch may send BOOKMARK events."),
         query("continue", "string", "Where the next page of a list begins, as told by the page before."),
-        query("fieldSelector", "string", "Only objects whose fields match. Everything by default."),
-        query("labelSelector", "string", "Only objects whose labels match. Everything by default."),
+        query(
+            "fieldSelector",
+            "string",
+            "Restricts the list of returned objects to those whose fields match. Everything by default.",
+        ),
+        query(
+            "labelSelector",
+            "string",
+            "Restricts the list of returned objects to those whose labels match. Everything by default.",
+        ),
         query("limit", "integer", "Most objects in one answer; the rest is had with `continue`."),
         query("resourceVersion", "string", "From which version on a list or watch may be answered."),
         query("resourceVersionMatch", "string", "How `resourceVersion` is meant: Exact or NotOlderThan."),
         query("sendInitialEvents", "boolean", "Whether a watch begins with the objects that are there already."),
         query("timeoutSeconds", "integer", "After how many seconds a list or watch ends."),
-        query("watch", "boolean", "Follow changes instead of listing."),
+        query("watch", "boolean", "Watch for changes to the described resources instead of listing them."),
     ]
 }
 

@@ -50,6 +50,15 @@ async fn every_group_version_has_a_document_without_loose_ends() {
     check_references(&whole, "#/definitions/", &whole["definitions"]);
 }
 
+/// Kubernetes' own test of kubectl looks for these.
+#[tokio::test]
+async fn the_old_form_tells_lists_and_watches_in_known_words() {
+    let text = String::from_utf8(get("/openapi/v2", &[]).await.1).unwrap();
+    for words in ["list of returned", "List of services", "Watch for changes to the described resources"] {
+        assert!(text.contains(words), "{words}");
+    }
+}
+
 #[tokio::test]
 async fn schemas_say_what_fields_mean_and_how_they_merge() {
     let core = document("/openapi/v3/api/v1").await;

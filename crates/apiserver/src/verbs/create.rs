@@ -26,6 +26,7 @@ pub(super) async fn run(call: &mut Call<'_>, body: Body) -> Answer {
     let bytes = content::read(body).await?;
     let read = content::object(&bytes, format, call.kind(), options.field_validation)?;
     call.warnings.extend(read.warnings);
+    call.emptied = read.emptied;
     let mut object = read.object;
     check_namespace(call, &mut object)?;
     call.kind().behaviour.default(&mut object);
@@ -147,6 +148,7 @@ async fn insert_named(call: &mut Call<'_>, mut object: Value, options: &WriteOpt
     let name = object["metadata"].text("name").to_owned();
     let errors = kind.check_create(&object);
     if !errors.is_empty() {
+        let errors = super::as_given(call, &object, errors, |given| kind.check_create(given));
         return Err(Box::new(Status::invalid(&kind.group_kind(), &name, &errors)));
     }
     admission::check_create(call, &object, options).await?;
@@ -225,7 +227,26 @@ pub(crate) fn check_namespace_lives(call: &Call<'_>, name: &str) -> Result<(), B
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::generated_name;
+    use crate::testing::Server;
+
+    #[tokio::test]
+    async fn an_error_quotes_what_was_given_empty_as_it_was_given() {
+        let server = Server::start().await;
+        let template = json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}});
+        let job = json!({"metadata": {"name": "j"}, "spec": {"template": template, "successPolicy": {"rules": []}}});
+        let (code, message) = server.refused("POST", "/apis/batch/v1/namespaces/default/jobs", job).await;
+        assert_eq!(code, 422);
+        assert!(message.contains("spec.successPolicy: Invalid value: {\"Rules\":[]}"), "{message}");
+
+        let classes = "/apis/storage.k8s.io/v1/storageclasses";
+        let class = |parameters| json!({"metadata": {"name": "s"}, "provisioner": "x/y", "parameters": parameters});
+        server.done("POST", classes, class(json!({"a": "b"}))).await;
+        let (_, message) = server.refused("PUT", &format!("{classes}/s"), class(json!({}))).await;
+        assert!(message.contains("parameters: Invalid value: {}: field is immutable"), "{message}");
+    }
 
     #[test]
     fn a_generated_name_never_exceeds_a_label() {

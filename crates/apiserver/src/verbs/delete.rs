@@ -368,6 +368,7 @@ pub(super) async fn run_collection(call: &mut Call<'_>, body: Body) -> Answer {
             name: None,
             query: crate::query::Query::default(),
             warnings: Vec::new(),
+            emptied: Vec::new(),
             audit_annotations: Vec::new(),
             noted: Noted::default(),
             ..*call

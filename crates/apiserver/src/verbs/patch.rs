@@ -60,6 +60,15 @@ impl Patch<'_> {
             Patch::Strategic(patch) => patch.complaints(),
         }
     }
+
+    /// The fields of an object that it can change; None for all.
+    fn fields(&self) -> Option<Vec<&str>> {
+        match self {
+            Patch::Json(_) => None,
+            Patch::Merge(patch) => patch.fields(),
+            Patch::Strategic(patch) => patch.fields(),
+        }
+    }
 }
 
 pub(super) async fn apply(
@@ -116,14 +125,30 @@ fn patched(
 ) -> Result<Value, Box<Status>> {
     let kind = call.kind();
     let (root, refused) = (kind.root_type(), |error: patch::PatchError| Box::new(error.status()));
+    // What is stored of a built-in kind was read and defaulted then: only what the patch can change is read again.
+    // One that makes it another kind is read as that, whole.
+    let is_part = |fields: &Vec<&str>| !fields.contains(&"kind") && !fields.contains(&"apiVersion");
+    let fields = patch.fields().filter(|fields| matches!(kind.types, Types::Builtin) && is_part(fields));
+    let is_kept = |name: &str| fields.as_ref().is_some_and(|fields| !fields.contains(&name));
+    let own = old.as_object().into_iter().flatten();
     let document = match patch {
         Patch::Json(patch) => patch.apply(go_order(old, root)).map_err(refused)?,
         // Errors follow the order of the patch here, so the order of what it changes doesn't matter.
-        Patch::Merge(patch) => patch.apply(Json::of(old)),
-        Patch::Strategic(patch) => Json::from(patch.apply(old.clone(), root).map_err(refused)?.value),
+        Patch::Merge(patch) => {
+            let changing = own.clone().filter(|(name, _)| !is_kept(name));
+            patch.apply(Json::Object(changing.map(|(name, value)| (name.into(), Json::of(value))).collect()))
+        }
+        Patch::Strategic(patch) => {
+            let changing = own.clone().filter(|(name, _)| !is_kept(name));
+            let changing = changing.map(|(name, value)| (name.clone(), value.clone())).collect();
+            Json::from(patch.apply(Value::Object(changing), root).map_err(refused)?.value)
+        }
     };
     let shown = || shown(patch, old, root);
-    let invalid = |error: decode::DecodeError| invalid_patch(&shown(), &error.to_string());
+    let invalid = |error: decode::DecodeError| {
+        let words = misfit(patch, old, root).unwrap_or_else(|| error.to_string());
+        invalid_patch(&shown(), &words)
+    };
     check_still_of(kind, &document, &shown)?;
     let decoded = kind.behaviour.decode(document, root).map_err(invalid)?;
     let mut strict: Vec<Cow<'_, str>> = patch.complaints().iter().map(|text| Cow::Borrowed(text.as_str())).collect();
@@ -134,7 +159,9 @@ fn patched(
     if validation == FieldValidation::Warn {
         call.warnings.extend(strict.into_iter().map(Cow::into_owned));
     }
+    call.emptied = decoded.emptied;
     let mut new = decoded.value;
+    own.filter(|(name, _)| is_kept(name)).for_each(|(name, value)| new.set(name, value.clone()));
     new.set("apiVersion", kind.api_version());
     new.set("kind", &*kind.kind);
     update::check_name(call, &mut new)?;
@@ -174,6 +201,12 @@ fn shown(patch: &Patch<'_>, old: &Value, root: TypeRef<'_>) -> String {
     .unwrap_or_default()
 }
 
+/// What doesn't fit in the document after a strategic patch, in upstream's words for it.
+fn misfit(patch: &Patch<'_>, old: &Value, root: TypeRef<'_>) -> Option<String> {
+    let Patch::Strategic(patch) = patch else { return None };
+    patch::misfit(&patch.apply(old.clone(), root).ok()?.value, root)
+}
+
 fn invalid_patch(shown: &str, why: &str) -> Box<Status> {
     let error = FieldError::invalid(&Path::root("patch"), shown, why);
     Box::new(Status::invalid(&GroupKind::new("", ""), "", &[error]))
@@ -200,5 +233,26 @@ fn go_order<'a>(value: &'a Value, ty: TypeRef<'_>) -> Json<'a> {
             None => Json::of(value),
         },
         other => Json::of(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::testing::Server;
+
+    /// Only what a patch names is read again, but for one that names the kind.
+    #[tokio::test]
+    async fn what_a_patch_makes_another_kind_is_read_whole_as_that() {
+        let server = Server::start().await;
+        let maps = "/api/v1/namespaces/default/configmaps";
+        server.done("POST", maps, json!({"metadata": {"name": "c"}, "data": {"a": "1"}})).await;
+        let map = format!("{maps}/c");
+        let changed = server.done("PATCH", &map, json!({"metadata": {"labels": {"l": "1"}}})).await;
+        assert_eq!((&changed["data"], &changed["metadata"]["labels"]), (&json!({"a": "1"}), &json!({"l": "1"})));
+        let (code, message) = server.refused("PATCH", &map, json!({"kind": "Secret"})).await;
+        assert_eq!(code, 422);
+        assert!(message.contains("illegal base64 data at input byte"), "{message}");
     }
 }

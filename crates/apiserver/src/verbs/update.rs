@@ -27,6 +27,7 @@ pub(super) async fn run(call: &mut Call<'_>, body: Body) -> Answer {
     let bytes = content::read(body).await?;
     let read = content::object(&bytes, format, call.kind(), options.field_validation)?;
     call.warnings.extend(read.warnings);
+    call.emptied = read.emptied;
     let mut object = read.object;
     check_name(call, &mut object)?;
     create::check_namespace(call, &mut object)?;
@@ -152,6 +153,7 @@ async fn next<'a>(
     kind.prepare_update(subresource, &mut new, &old, &call.context(options.dry_run));
     let errors = kind.check_update(subresource, &new, &old);
     if !errors.is_empty() {
+        let errors = super::as_given(call, &new, errors, |given| kind.check_update(subresource, given, &old));
         return Err(Box::new(Status::invalid(&kind.group_kind(), name, &errors)));
     }
     admission::check_update(call, &new, &old, options).await?;

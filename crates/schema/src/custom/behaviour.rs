@@ -94,7 +94,7 @@ fn fit(object: &mut Value, root: Place<'_>) {
 
 impl Behaviour for Custom {
     fn decode(&self, document: Json<'_>, _root: TypeRef<'_>) -> Result<Decoded, DecodeError> {
-        let Decoded { mut value, mut strict } = decode_untyped(document)?;
+        let Decoded { mut value, mut strict, emptied } = decode_untyped(document)?;
         let root = self.place();
         let mut unknown = Vec::new();
         if let Some(object) = value.as_object_mut() {
@@ -104,7 +104,7 @@ impl Behaviour for Custom {
         pruning::drop_nulls(&mut value, Some(root));
         unknown.extend(embedded::coerce(&mut value, root).map_err(|error| DecodeError::Value(error.to_string()))?);
         strict.extend(unknown.into_iter().map(|path| format!("unknown field {}", quote(&path))));
-        Ok(Decoded { value, strict })
+        Ok(Decoded { value, strict, emptied })
     }
 
     fn default(&self, object: &mut Value) {

@@ -115,9 +115,13 @@ fn compare_fields(old: Option<&Map<String, Value>>, new: Option<&Map<String, Val
     let mut delta = Delta::default();
     let gone = old.keys().filter(|name| !new.contains_key(*name));
     for name in new.keys().chain(gone) {
+        let (before, after) = (old.get(name), new.get(name));
+        // Most of an object stays as it is, and to see that needs no steps to be made.
+        if before == after {
+            continue;
+        }
         let Some(form) = map.child(name) else { continue };
-        let below = compare(old.get(name), new.get(name), form);
-        delta.add(|| Element::field(name), below);
+        delta.add(|| Element::field(name), compare(before, after, form));
     }
     delta
 }

@@ -19,6 +19,8 @@ const ANCIENT: &str = "ancient-changes";
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Managers {
     by_identity: BTreeMap<String, Owner>,
+    /// Entries of those whom a write doesn't concern: written again as they were read.
+    unread: Vec<Value>,
 }
 
 /// A manager in one of its ways of writing, and what it owns.
@@ -70,6 +72,13 @@ impl Manager {
         Self { name: name.to_owned(), operation, subresource: subresource.to_owned() }
     }
 
+    /// Whether an entry of `managedFields` is this one's.
+    pub(super) fn wrote(&self, entry: &Value) -> bool {
+        entry.text("manager") == self.name
+            && entry.text("operation") == self.operation.as_str()
+            && entry.text("subresource") == self.subresource
+    }
+
     /// What tells managers of one object apart, and their order in messages. An applier is the same one in every
     /// version.
     pub fn identity(&self, api_version: &str) -> String {
@@ -103,21 +112,32 @@ impl Managers {
         Ok(managers)
     }
 
+    /// Reads those stored entries that a write concerns, and keeps the others as they are.
+    pub(super) fn decode_some(entries: &[Value], concerns: impl Fn(&Value) -> bool) -> Result<Self, String> {
+        let mut managers = Self::default();
+        for (index, entry) in entries.iter().enumerate() {
+            match concerns(entry) {
+                true => managers.insert(Owner::decode(index, entry)?),
+                false => managers.unread.push(entry.clone()),
+            }
+        }
+        Ok(managers)
+    }
+
     /// Writes `managedFields`, appliers first, the oldest first; None if there is nothing to write.
     pub fn encode(&self) -> Option<Value> {
-        let mut owners: Vec<_> = self.by_identity.values().collect();
-        let key = |owner: &&Owner| {
-            let Owner { manager, api_version, time, .. } = *owner;
-            let parts = (manager.name.clone(), api_version.clone(), manager.subresource.clone());
-            (manager.operation.as_str(), time.clone(), parts)
-        };
-        owners.sort_by_cached_key(key);
-        (!owners.is_empty()).then(|| owners.into_iter().map(Owner::encode).collect())
+        fn key(entry: &Value) -> [&str; 5] {
+            ["operation", "time", "manager", "apiVersion", "subresource"].map(|field| entry.text(field))
+        }
+        let mut entries: Vec<Value> = self.by_identity.values().map(Owner::encode).collect();
+        entries.extend_from_slice(&self.unread);
+        entries.sort_by(|a, b| key(a).cmp(&key(b)));
+        (!entries.is_empty()).then_some(Value::Array(entries))
     }
 
     /// Whether nobody manages anything.
     pub fn is_empty(&self) -> bool {
-        self.by_identity.is_empty()
+        self.by_identity.is_empty() && self.unread.is_empty()
     }
 
     /// The managers with their identities, in order.

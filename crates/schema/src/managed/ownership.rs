@@ -1,7 +1,7 @@
 //! The rules of ownership: what a write gives to whom, and what it takes from whom.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use serde_json::Value;
@@ -14,6 +14,7 @@ use super::field_set::FieldSet;
 use super::managers::{Manager, Managers, Owner};
 use super::merge::merge;
 use super::removal::remove;
+use crate::edit::Edit;
 use crate::types::TypeRef;
 
 /// Fields that are never owned: they say what the object is, or the server sets them.
@@ -87,7 +88,43 @@ impl Rules<'_> {
     pub fn update(&self, live: &Value, new: &Value, managers: Managers, writer: &Manager, time: &str) -> Managers {
         let managers = self.fit(managers);
         let changes = self.changes(live, new, &managers);
-        let mut managers = managers.map_sets(|_, owner| self.leave(owner, &changes));
+        self.give(managers, &changes, writer, time)
+    }
+
+    /// The same for a stored object of a kind with one version. Whoever owns nothing of what changed is not read.
+    pub fn update_stored(
+        &self,
+        live: &Value,
+        new: &Value,
+        entries: &[Value],
+        writer: &Manager,
+        time: &str,
+    ) -> Result<Managers, String> {
+        let mut change = Comparison::of(live, new, self.form).without(&self.reset_fields);
+        for set in [&mut change.removed, &mut change.modified, &mut change.added] {
+            set.subtract(&NEVER);
+        }
+        let sets = [&change.removed, &change.modified, &change.added];
+        let touched: BTreeSet<String> =
+            sets.into_iter().flat_map(FieldSet::entries).map(|(step, _)| step.encode()).collect();
+        let managers = Managers::decode_some(entries, |entry| {
+            let owns = |key: &String| key == "." || touched.contains(key);
+            entry.text("apiVersion") != self.api_version
+                || writer.wrote(entry)
+                || entry["fieldsV1"].as_object().is_none_or(|fields| fields.keys().any(owns))
+        })?;
+        let changes = BTreeMap::from([(self.api_version.to_owned(), change)]);
+        Ok(self.give(self.fit(managers), &changes, writer, time))
+    }
+
+    fn give(
+        &self,
+        managers: Managers,
+        changes: &BTreeMap<String, Comparison>,
+        writer: &Manager,
+        time: &str,
+    ) -> Managers {
+        let mut managers = managers.map_sets(|_, owner| self.leave(owner, changes));
         let own = &changes[self.api_version];
         let mut set = own.modified.union(&own.added);
         set.subtract(&NEVER);

@@ -6,7 +6,7 @@ use super::atom::Form;
 use super::conflict::ApplyError;
 use super::field_set::FieldSet;
 use super::last_applied;
-use super::managers::{Manager, Managers, Operation};
+use super::managers::{Manager, Managers, Operation, UPDATE_MANAGERS_MAX};
 use super::ownership::{OnConflict, Outcome, Rules, Versions};
 use super::validity::{Duplicates, validate};
 use crate::edit::Edit;
@@ -53,6 +53,11 @@ impl Write<'_> {
     /// Never fails: an object that can't be tracked has no managed fields.
     pub fn update(&self, live: Option<&Value>, new: &mut Value) {
         let given = take_managed_fields(new);
+        if let Some(live) = live
+            && let Some(entries) = self.as_stored(live, given.as_ref())
+        {
+            return self.update_stored(live, new, entries);
+        }
         let managers = self.known(live, given.as_ref());
         if managers.is_empty() && live.is_some_and(|live| live["metadata"].has("uid")) {
             return;
@@ -67,6 +72,24 @@ impl Write<'_> {
             let writer = self.writer(self.manager, Operation::Update);
             let mut managers = self.rules().update(live, new, managers, &writer, self.time);
             managers.cap();
+            set_managed_fields(new, managers.encode());
+        }
+    }
+
+    /// The managers of the live object, if a write starts from them and they are known to be sound: those of a built-in kind are read
+    /// before they are stored.
+    fn as_stored<'v>(&self, live: &'v Value, given: Option<&Value>) -> Option<&'v [Value]> {
+        let stored = live["metadata"].get("managedFields")?;
+        let is_given_back = !self.subresource.is_empty() || given.is_none_or(|given| given == stored);
+        let entries = stored.as_array().filter(|entries| entries.len() < UPDATE_MANAGERS_MAX)?;
+        (is_given_back && !self.ty.is_custom() && !is_reset(stored)).then_some(entries)
+    }
+
+    fn update_stored(&self, live: &Value, new: &mut Value, entries: &[Value]) {
+        let writer = self.writer(self.manager, Operation::Update);
+        if validate(new, Form::of(self.ty), Duplicates::Allowed).is_ok()
+            && let Ok(managers) = self.rules().update_stored(live, new, entries, &writer, self.time)
+        {
             set_managed_fields(new, managers.encode());
         }
     }

@@ -40,6 +40,14 @@ impl<'a> MergePatch<'a> {
         &self.complaints
     }
 
+    /// The fields of the object that it can change; None if it is no object.
+    pub fn fields(&self) -> Option<Vec<&str>> {
+        match &self.patch {
+            Json::Object(fields) => Some(fields.iter().map(|(name, _)| &**name).collect()),
+            _ => None,
+        }
+    }
+
     /// The patched document. Objects that the patch enters come out sorted, others as they were written.
     pub fn apply(&self, original: Json<'a>) -> Json<'a> {
         match (original, &self.patch) {

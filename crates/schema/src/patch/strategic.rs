@@ -68,6 +68,11 @@ impl StrategicPatch {
         &self.complaints
     }
 
+    /// The fields of the object that it can change; None if a directive speaks of all of them.
+    pub fn fields(&self) -> Option<Vec<&str>> {
+        self.patch.keys().map(|name| (!name.starts_with('$')).then_some(name.as_str())).collect()
+    }
+
     /// The patched object.
     pub fn apply(&self, original: Value, ty: TypeRef<'_>) -> Result<Merged, PatchError> {
         let mut patch = self.patch.clone();

@@ -4,10 +4,9 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use serde_json::{Value, json};
-use setpoint_api::metadata::validate_conditions;
-use setpoint_api::{BadValue, Path, name};
+use setpoint_api::{BadValue, name};
 
-use super::super::go_value;
+use super::super::{conditions, go_value};
 use super::expression::{self, Scope};
 use super::policy::{conditions_unchanged, count_cell, default_policy, param_kind_cell, validate_policy};
 use super::rule::one_of;
@@ -183,16 +182,12 @@ fn validate_status(status: &Node<'_>, errs: &mut Errors) {
             errs.required(&warning.get("fieldRef"), "");
         }
     }
-    let conditions = status.get("conditions");
-    match serde_json::from_value::<Vec<_>>(conditions.value().cloned().unwrap_or_else(|| json!([]))) {
-        Ok(list) => errs.extend(validate_conditions(&list, &Path::root(&conditions.path()))),
-        Err(error) => errs.internal(&conditions, error),
-    }
+    conditions::validate(&status.get("conditions"), errs);
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::testing::{columns, create, create_fails, update};
+    use super::super::super::testing::{columns, create, create_fails, status_update_fails, update};
     use super::*;
 
     const V1: &str = "admissionregistration.k8s.io/v1";
@@ -204,6 +199,19 @@ mod tests {
             "metadata": {"name": "p"},
             "spec": {"matchConstraints": {"resourceRules": [rule]}, "validations": validations},
         })
+    }
+
+    #[test]
+    fn a_condition_is_whole() {
+        let mut new = policy(json!([{"expression": "true"}]));
+        new["status"] = json!({"conditions": [{"type": "Ready", "status": "True", "reason": "R", "message": "m"}]});
+        status_update_fails(
+            V1,
+            "validatingadmissionpolicies",
+            policy(json!([{"expression": "true"}])),
+            new,
+            "status.conditions[0].lastTransitionTime: Required value",
+        );
     }
 
     #[test]

@@ -76,6 +76,10 @@ impl Behaviour for DaemonSet {
             let rolling = strategy.ensure("rollingUpdate");
             rolling.fill("maxUnavailable", 1);
             rolling.fill("maxSurge", 0);
+        } else if let Some(rolling) = strategy.child("rollingUpdate") {
+            // Plain numbers in upstream's own form: absent is zero.
+            rolling.fill("maxUnavailable", 0);
+            rolling.fill("maxSurge", 0);
         }
     }
 
@@ -235,6 +239,14 @@ mod tests {
             spec.set(name, value.clone());
         }
         json!({"metadata": {"name": "d"}, "spec": spec})
+    }
+
+    #[test]
+    fn numbers_of_a_strategy_that_is_not_used_are_zero() {
+        let strategy = json!({"type": "OnDelete", "rollingUpdate": {}});
+        let object = create(API, "daemonsets", set("nginx", json!({"updateStrategy": strategy})));
+        let rolling = &object["spec"]["updateStrategy"]["rollingUpdate"];
+        assert_eq!(rolling, &json!({"maxUnavailable": 0, "maxSurge": 0}));
     }
 
     #[test]

@@ -52,7 +52,6 @@ impl Behaviour for Job {
         let spec = object.ensure("spec");
         job_spec::default_everywhere(spec);
         job_spec::default_own(spec);
-        default_labels(object);
     }
 
     /// Needs the name and the uid: pods are found by them.
@@ -60,11 +59,13 @@ impl Behaviour for Job {
         if !object["spec"].flag("manualSelector") {
             generate_selector(object);
         }
+        default_labels(object);
         object.remove("status");
         job_spec::drop_disabled_fields(object.ensure("spec"), None);
     }
 
     fn prepare_update(&self, new: &mut Value, old: &Value, _context: &Context) {
+        default_labels(new);
         keep(new, old, &["status"]);
         job_spec::drop_disabled_fields(new.ensure("spec"), old.get("spec"));
     }
@@ -93,11 +94,6 @@ impl Behaviour for Job {
         }
     }
 
-    /// Objects are defaulted once more when they are read back, and by then the template has labels.
-    fn canonicalize(&self, object: &mut Value) {
-        default_labels(object);
-    }
-
     fn generation(&self) -> Generation {
         Generation::On(&["spec"])
     }
@@ -120,7 +116,7 @@ impl Behaviour for Job {
     }
 }
 
-/// A job without labels has those of its pods.
+/// A job without labels has those of its pods, also those that were made for them: it shares them.
 fn default_labels(object: &mut Value) {
     let labels =
         object.find(&["spec", "template", "metadata", "labels"]).filter(|labels| **labels != json!({})).cloned();
@@ -249,6 +245,16 @@ mod tests {
 
     fn job(more: Value) -> Value {
         json!({"metadata": {"name": "j", "uid": "u"}, "spec": job_spec::example(more)})
+    }
+
+    #[test]
+    fn a_job_without_labels_shares_those_of_its_pods() {
+        let mut body = job(json!({}));
+        body["spec"].ensure("template").ensure("metadata").set("labels", json!({"app": "a"}));
+        let all = json!({"app": "a", UID_LABEL: "u", NAME_LABEL: "j", OLD_UID_LABEL: "u", OLD_NAME_LABEL: "j"});
+        assert_eq!(create(API, "jobs", body.clone())["metadata"]["labels"], all);
+        body["metadata"].set("labels", json!({"app": "a"}));
+        assert_eq!(create(API, "jobs", body)["metadata"]["labels"], json!({"app": "a"}));
     }
 
     #[test]

@@ -52,12 +52,31 @@ const COLUMNS: &[Column<'static>] = &[
 static SELECTABLE: [Selectable; 1] =
     [Selectable::new("spec.unschedulable", |object| object["spec"].flag("unschedulable").to_string())];
 
+/// The one range that there once was is the first of many; where they differ, a client of those days has spoken.
+fn agree_on_cidrs(spec: &mut Value) {
+    let first = spec.find(&["podCIDRs"]).and_then(|all| all.get(0)).and_then(Value::as_str).map(str::to_owned);
+    let one = spec.text("podCIDR").to_owned();
+    match first {
+        Some(first) if one.is_empty() => {
+            if !first.is_empty() {
+                spec.set("podCIDR", first);
+            }
+        }
+        Some(first) if first == one => {}
+        None if one.is_empty() => {}
+        _ => spec.set("podCIDRs", json!([one])),
+    }
+}
+
 /// The decisions of Node.
 #[derive(Debug)]
 pub struct Node;
 
 impl Behaviour for Node {
     fn default(&self, object: &mut Value) {
+        if let Some(spec) = object.child("spec") {
+            agree_on_cidrs(spec);
+        }
         let Some(status) = object.child("status") else { return };
         if !status.has("allocatable") && status.has("capacity") {
             let capacity = status["capacity"].clone();
@@ -324,6 +343,18 @@ mod tests {
 
     fn node(spec: Value, status: Value) -> Value {
         json!({"metadata": {"name": "n"}, "spec": spec, "status": status})
+    }
+
+    #[test]
+    fn the_one_range_is_the_first_of_many_and_wins_where_they_differ() {
+        for (spec, one, many) in [
+            (json!({"podCIDR": "10.1.0.0/24"}), "10.1.0.0/24", json!(["10.1.0.0/24"])),
+            (json!({"podCIDRs": ["10.1.0.0/24", "fd00::/64"]}), "10.1.0.0/24", json!(["10.1.0.0/24", "fd00::/64"])),
+            (json!({"podCIDR": "10.2.0.0/24", "podCIDRs": ["10.1.0.0/24"]}), "10.2.0.0/24", json!(["10.2.0.0/24"])),
+        ] {
+            let object = create("v1", "nodes", node(spec, json!({})));
+            assert_eq!((&object["spec"]["podCIDR"], &object["spec"]["podCIDRs"]), (&json!(one), &many));
+        }
     }
 
     #[test]

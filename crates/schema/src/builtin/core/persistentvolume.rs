@@ -101,8 +101,7 @@ impl Behaviour for PersistentVolume {
         let spec = object.ensure("spec");
         spec.default_to("persistentVolumeReclaimPolicy", "Retain");
         spec.fill("volumeMode", "Filesystem");
-        resource_list::round_up(spec.child("capacity"));
-        source::default_source(spec);
+        default_inline(spec);
     }
 
     fn prepare_create(&self, object: &mut Value, context: &Context) {
@@ -135,10 +134,15 @@ impl Behaviour for PersistentVolume {
     }
 
     fn check_update(&self, kind: &Kind, new: &Node<'_>, old: &Node<'_>, errs: &mut Errors) {
-        crate::metadata::validate(new, kind.namespaced, self.name_rule(), errs);
         let rules = affinity_rules(&old.get("spec"));
-        validate_spec(&new.get("spec"), Some(new.get("metadata").str("name")), rules, errs);
+        let check = |errs: &mut Errors| {
+            crate::metadata::validate(new, kind.namespaced, self.name_rule(), errs);
+            validate_spec(&new.get("spec"), Some(new.get("metadata").str("name")), rules, errs);
+        };
+        check(errs);
         validate_mount_options(new, errs);
+        // Upstream checks all of it once more with what may change.
+        check(errs);
         validate_change(&new.get("spec"), &old.get("spec"), errs);
     }
 
@@ -157,6 +161,12 @@ impl Behaviour for PersistentVolume {
     fn columns(&self) -> Cow<'_, [Column<'_>]> {
         COLUMNS.into()
     }
+}
+
+/// What is filled in wherever the spec of a volume stands.
+pub fn default_inline(spec: &mut Value) {
+    resource_list::round_up(spec.child("capacity"));
+    source::default_source(spec);
 }
 
 /// The rules for the spec of a volume. Without a name it stands inside a VolumeAttachment, where less is allowed.
@@ -418,7 +428,7 @@ fn or_unset<'a>(object: &'a Value, field: &str) -> &'a str {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::testing::{columns, create, create_fails, update_fails, warnings};
+    use super::super::super::testing::{columns, create, create_fails, find, update_fails, warnings};
     use super::*;
 
     fn volume(spec: Value) -> Value {
@@ -428,6 +438,18 @@ mod tests {
             body["spec"].set(field, value.clone());
         }
         body
+    }
+
+    #[test]
+    fn a_mistake_in_an_update_is_told_twice() {
+        let kind = find("v1", "persistentvolumes");
+        let old = create("v1", "persistentvolumes", volume(json!({"hostPath": {"path": "/x"}})));
+        let mut new = old.clone();
+        new["spec"].set("accessModes", json!(["Odd"]));
+        new["metadata"].set("resourceVersion", "1");
+        let errors = kind.check_update("", &new, &old);
+        let told: Vec<_> = errors.iter().map(|error| error.field.as_str()).collect();
+        assert_eq!(told, ["spec.accessModes", "spec.accessModes"]);
     }
 
     #[test]

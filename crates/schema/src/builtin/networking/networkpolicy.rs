@@ -35,7 +35,7 @@ impl Behaviour for NetworkPolicy {
         let spec = object.ensure("spec");
         for (_, rules, _) in DIRECTIONS {
             for port in spec.items_mut(rules).flat_map(|rule| rule.items_mut("ports")) {
-                port.default_to("protocol", "TCP");
+                port.fill("protocol", "TCP");
             }
         }
         let is_empty = |spec: &Value, field: &str| spec.get(field).and_then(Value::as_array).is_none_or(Vec::is_empty);
@@ -203,6 +203,12 @@ mod tests {
             create(API, "networkpolicies", policy(json!({"podSelector": {}, "egress": [{"ports": [{"port": 1}]}]})));
         assert_eq!(object["spec"]["policyTypes"], json!(["Ingress", "Egress"]));
         assert_eq!(object["spec"]["egress"][0]["ports"][0]["protocol"], "TCP");
+        create_fails(
+            API,
+            "networkpolicies",
+            policy(json!({"podSelector": {}, "egress": [{"ports": [{"protocol": ""}]}]})),
+            "spec.egress[0].ports[0].protocol: Unsupported value: \"\": supported values: \"TCP\", \"UDP\", \"SCTP\"",
+        );
     }
 
     #[test]

@@ -88,8 +88,10 @@ fn validate_cidrs(spec: &Node<'_>, errs: &mut Errors) {
     for item in spec.items("cidrs") {
         errs.extend(ip::validate_cidr(&Path::root(&item.path()), item.as_str()));
     }
-    let families: Vec<Option<bool>> =
-        spec.strings("cidrs").map(|text| Cidr::parse_sloppy(text).map(|cidr| cidr.address.is_ipv4())).collect();
+    let families: Vec<Option<bool>> = spec
+        .strings("cidrs")
+        .map(|text| Cidr::parse_sloppy(text).map(|cidr| cidr.address.to_canonical().is_ipv4()))
+        .collect();
     if let [Some(first), Some(second)] = families[..]
         && first == second
     {
@@ -108,13 +110,20 @@ fn cidrs(object: &Value) -> Vec<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::testing::{columns, create, create_fails, update, update_fails};
+    use super::super::super::testing::{columns, create, create_fails, try_create, update, update_fails};
     use super::*;
 
     const API: &str = "networking.k8s.io/v1";
 
     fn ranges(cidrs: &[&str]) -> Value {
         json!({"metadata": {"name": "r"}, "spec": {"cidrs": cidrs}})
+    }
+
+    #[test]
+    fn an_ipv4_range_in_the_clothes_of_ipv6_is_of_ipv4() {
+        let mapped = ranges(&["::ffff:10.0.0.0/112", "2001:db8::/112"]);
+        let errors = try_create(API, "servicecidrs", mapped).1.unwrap();
+        assert!(errors.starts_with("spec.cidrs[0]: Invalid value"), "{errors}");
     }
 
     #[test]

@@ -77,6 +77,9 @@ impl<'a> RequestNames<'a> {
 }
 
 fn default_request(request: &mut Value) {
+    for toleration in request.items_mut("tolerations") {
+        toleration.default_to("operator", "Equal");
+    }
     request.default_to("allocationMode", "ExactCount");
     if request.text("allocationMode") == "ExactCount" && request.number("count").unwrap_or(0) == 0 {
         request.set("count", 1);

@@ -110,6 +110,17 @@ mod tests {
     }
 
     #[test]
+    fn a_taint_is_tolerated_by_its_value_unless_the_claim_says_otherwise() {
+        let tolerations = json!([{"key": "k", "value": "v"}]);
+        let exactly = json!({"deviceClassName": "gpu", "tolerations": tolerations});
+        let object = create(V1, "resourceclaims", claim(json!([{"name": "r", "exactly": exactly}])));
+        assert_eq!(
+            object["spec"]["devices"]["requests"][0]["exactly"]["tolerations"],
+            json!([{"key": "k", "operator": "Equal", "value": "v"}])
+        );
+    }
+
+    #[test]
     fn a_selector_is_about_a_device() {
         let selected = |text: &str| {
             claim(json!([{

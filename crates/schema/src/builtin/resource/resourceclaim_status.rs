@@ -5,9 +5,9 @@ use std::collections::HashSet;
 use serde_json::{Value, json};
 use setpoint_api::ip::validate_interface_address;
 use setpoint_api::labels::ValueRules;
-use setpoint_api::metadata::validate_conditions;
 use setpoint_api::{BadValue, Path};
 
+use super::super::conditions;
 use super::super::core::pod::scheduling::validate_node_selector;
 use super::super::go_value;
 use super::bounded::{each, set};
@@ -107,7 +107,7 @@ fn validate_devices(claim: &Node<'_>, devices: &Node<'_>, errs: &mut Errors) {
         if device.count("conditions") > CONDITIONS_MAX {
             errs.too_many(&device.get("conditions"), device.count("conditions"), CONDITIONS_MAX);
         }
-        validate_device_conditions(&device.get("conditions"), errs);
+        conditions::validate(&device.get("conditions"), errs);
         let data = device.get("data");
         if data.is_set() {
             validate_raw(&data, false, PARAMETERS_BYTES_MAX, errs);
@@ -119,13 +119,6 @@ fn validate_devices(claim: &Node<'_>, devices: &Node<'_>, errs: &mut Errors) {
         if !seen.insert(id) {
             errs.duplicate(&device, shown_id(&id));
         }
-    }
-}
-
-fn validate_device_conditions(conditions: &Node<'_>, errs: &mut Errors) {
-    match serde_json::from_value::<Vec<_>>(conditions.value().cloned().unwrap_or_else(|| json!([]))) {
-        Ok(list) => errs.extend(validate_conditions(&list, &Path::root(&conditions.path()))),
-        Err(error) => errs.internal(conditions, error),
     }
 }
 

@@ -86,7 +86,9 @@ impl Behaviour for StorageClass {
 
 /// Terms name each label once, and no term stands twice.
 fn validate_topologies(topologies: &Node<'_>, errs: &mut Errors) {
-    let mut seen: Vec<BTreeMap<&str, BTreeSet<&str>>> = Vec::new();
+    // Upstream starts with as many empty terms as there are: one that says nothing is a duplicate of each.
+    let count = topologies.clone().into_items().len();
+    let mut seen: Vec<BTreeMap<&str, BTreeSet<&str>>> = vec![BTreeMap::new(); count];
     for term in topologies.clone().into_items() {
         let mut labels = BTreeMap::new();
         for requirement in term.items("matchLabelExpressions") {
@@ -161,6 +163,7 @@ mod tests {
                 json!([{"matchLabelExpressions": [{"key": "a", "values": ["x", "x"]}]}]),
                 "allowedTopologies[0].matchLabelExpressions[0].values[1]: Duplicate value: \"x\"",
             ),
+            ("allowedTopologies", json!([{}]), "allowedTopologies[0].matchLabelExpressions: Duplicate value: \"\""),
         ] {
             let mut body = json!({"metadata": {"name": "a"}, "provisioner": "x/y"});
             body[field] = value;

@@ -47,6 +47,12 @@ impl Behaviour for VolumeAttachment {
         object.remove("status");
     }
 
+    fn default(&self, object: &mut Value) {
+        if let Some(spec) = object.find_mut(&["spec", "source", "inlineVolumeSpec"]) {
+            persistentvolume::default_inline(spec);
+        }
+    }
+
     fn prepare_update(&self, new: &mut Value, old: &Value, _context: &Context) {
         keep(new, old, &["status"]);
     }
@@ -132,6 +138,20 @@ mod tests {
 
     fn attachment(source: Value) -> Value {
         json!({"metadata": {"name": "a"}, "spec": {"attacher": "d", "nodeName": "n", "source": source}})
+    }
+
+    #[test]
+    fn a_volume_inside_is_filled_in_like_one_of_its_own() {
+        let csi = json!({"driver": "d", "volumeHandle": "h"});
+        let inline = json!({"accessModes": ["ReadWriteOnce"], "csi": csi, "capacity": {"storage": "1500m"}});
+        let body = attachment(json!({"inlineVolumeSpec": inline}));
+        let expected =
+            "spec.source.inlineVolumeSpec.capacity: Forbidden: may not be specified in the context of inline volumes";
+        create_fails(V1, "volumeattachments", body, expected);
+        let mut object = attachment(json!({"inlineVolumeSpec": {"iscsi": {"iqn": "i"}}}));
+        VolumeAttachment.default(&mut object);
+        let iscsi = &object["spec"]["source"]["inlineVolumeSpec"]["iscsi"];
+        assert_eq!(iscsi, &json!({"iqn": "i", "iscsiInterface": "default"}));
     }
 
     #[test]

@@ -79,6 +79,38 @@ fn an_update_takes_what_it_changes() {
     assert_eq!(message(conflict), r#"Apply failed with 1 conflict: conflict with "two" using v1: .data.a"#);
 }
 
+/// Managers that a write doesn't concern are not read: what is written must be the same as if they were.
+#[test]
+fn leaving_managers_unread_changes_nothing_of_what_is_written() {
+    let writer = |manager, subresource| Write {
+        ty: kind_type("v1", "Pod").unwrap(),
+        kind: "Pod",
+        subresource,
+        ..write(manager)
+    };
+    let pod = |labels: Value, image: &str, status: Value| {
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "uid": "u", "labels": labels},
+            "spec": {"containers": [{"name": "c", "image": image}]}, "status": status})
+    };
+    let mut live = pod(json!({"a": "1"}), "one", json!({}));
+    writer("maker", "").update(None, &mut live);
+    for (manager, subresource, mut new) in [
+        ("kubelet", "status", pod(json!({"a": "1"}), "one", json!({"phase": "Running"}))),
+        ("labeller", "", pod(json!({"a": "1", "b": "1"}), "one", json!({"phase": "Running"}))),
+        ("kubelet", "status", pod(json!({"a": "1", "b": "1"}), "one", json!({"phase": "Failed", "reason": "x"}))),
+        ("maker", "", pod(json!({"b": "2"}), "two", json!({"phase": "Failed", "reason": "x"}))),
+        ("other", "status", pod(json!({"b": "2"}), "two", json!({}))),
+        ("maker", "", pod(json!({}), "two", json!({}))),
+    ] {
+        let write = writer(manager, subresource);
+        let all = Managers::decode(live["metadata"].get("managedFields")).unwrap();
+        let all = write.rules().update(&live, &new, all, &write.writer(manager, Operation::Update), NOW);
+        write.update(Some(&live), &mut new);
+        assert_eq!(new["metadata"].get("managedFields"), all.encode().as_ref(), "{manager} {subresource}");
+        live = new;
+    }
+}
+
 #[test]
 fn an_update_that_changes_nothing_leaves_owners_and_times() {
     let mut live = applied(None, "one", json!({"a": "1"}));

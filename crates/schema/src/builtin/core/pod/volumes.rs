@@ -235,7 +235,12 @@ fn validate_ephemeral(volume: &Node<'_>, source: &Node<'_>, pod_name: &str, errs
 }
 
 fn validate_claim_template(template: &Node<'_>, errs: &mut Errors) {
-    let meta = template.get("metadata");
+    validate_template_metadata(&template.get("metadata"), errs);
+    persistentvolumeclaim::validate_spec(&template.get("spec"), None, errs);
+}
+
+/// The metadata of what a pod is going to get: labels and annotations, and nothing that an object has of its own.
+pub fn validate_template_metadata(meta: &Node<'_>, errs: &mut Errors) {
     metadata::validate_annotations(&meta.get("annotations"), errs);
     metadata::validate_labels(&meta.get("labels"), errs);
     for field in [
@@ -259,5 +264,4 @@ fn validate_claim_template(template: &Node<'_>, errs: &mut Errors) {
             errs.forbidden(&meta.at_child(shown), "cannot be set");
         }
     }
-    persistentvolumeclaim::validate_spec(&template.get("spec"), None, errs);
 }
