@@ -10,6 +10,7 @@ mod connection;
 mod default_class;
 mod expression;
 mod extensions;
+mod external_ips;
 mod limit_range;
 mod matching;
 mod namespace;
@@ -17,6 +18,7 @@ pub(crate) mod node_restriction;
 mod node_taint;
 mod notes;
 mod owner_references;
+mod plugin;
 mod pod_resize;
 mod pod_resources;
 mod pod_security;
@@ -44,6 +46,7 @@ use setpoint_store::{Object, Query, Selection};
 pub(crate) use self::extensions::Extensions;
 use self::extensions::Plugins;
 use self::notes::Notes;
+pub use self::plugin::{Plugin, UnknownPlugin};
 use self::reinvocation::Reinvocation;
 use self::request::{Operation, Request};
 
@@ -81,13 +84,15 @@ async fn fill_in(call: &mut Call<'_>, object: &mut Value) -> Result<(), Box<Stat
     namespace::check_lives(call, object)?;
     if resource(call) == ("", "pods") {
         limit_range::admit(call, object);
-        service_account::admit(call, object).await?;
+        if call.server.runs(Plugin::ServiceAccount) {
+            service_account::admit(call, object).await?;
+        }
     }
     node_restriction::create(call, object)?;
     match resource(call) {
         ("", "pods") => {
             priority::admit(call, object)?;
-            pod_toleration::admit(object);
+            tolerate(call, object);
             runtime_class::admit(call, object)
         }
         ("", "nodes") => {
@@ -95,16 +100,18 @@ async fn fill_in(call: &mut Call<'_>, object: &mut Value) -> Result<(), Box<Stat
             Ok(())
         }
         ("", "persistentvolumeclaims") => {
-            default_class::admit_claim(call, object);
-            storage::protect(object, "kubernetes.io/pvc-protection");
+            if call.server.runs(Plugin::DefaultStorageClass) {
+                default_class::admit_claim(call, object);
+            }
+            protect(call, object, "kubernetes.io/pvc-protection");
             Ok(())
         }
         ("", "persistentvolumes") => {
-            storage::protect(object, "kubernetes.io/pv-protection");
+            protect(call, object, "kubernetes.io/pv-protection");
             Ok(())
         }
         ("storage.k8s.io", "volumeattributesclasses") => {
-            storage::protect(object, "kubernetes.io/vac-protection");
+            protect(call, object, "kubernetes.io/vac-protection");
             Ok(())
         }
         ("networking.k8s.io", "ingresses") => {
@@ -112,6 +119,18 @@ async fn fill_in(call: &mut Call<'_>, object: &mut Value) -> Result<(), Box<Stat
             Ok(())
         }
         _ => Ok(()),
+    }
+}
+
+fn tolerate(call: &Call<'_>, pod: &mut Value) {
+    if call.server.runs(Plugin::DefaultTolerationSeconds) {
+        pod_toleration::admit(pod);
+    }
+}
+
+fn protect(call: &Call<'_>, object: &mut Value, finalizer: &str) {
+    if call.server.runs(Plugin::StorageObjectInUseProtection) {
+        storage::protect(object, finalizer);
     }
 }
 
@@ -124,11 +143,14 @@ pub(crate) async fn check_create(
     match resource(call) {
         ("", "pods") => {
             limit_range::check(call, object)?;
-            service_account::check(call, object)?;
+            if call.server.runs(Plugin::ServiceAccount) {
+                service_account::check(call, object)?;
+            }
             pod_security::check(call, object)?;
             runtime_class::check(call, object)
         }
         ("", "persistentvolumeclaims") => limit_range::check(call, object),
+        ("", "services") => external_ips::check(call, object, None),
         ("scheduling.k8s.io", "priorityclasses") => priority::check_class(call, object, None),
         ("certificates.k8s.io", "certificatesigningrequests") => certificate::check(call, object),
         ("resource.k8s.io", "resourceclaims") => admin_access::check(call, object, &object["spec"]),
@@ -187,7 +209,7 @@ fn keep(call: &mut Call<'_>, new: &mut Value, old: &Value) {
         (("", "pods"), Some("resize")) if !old["metadata"].has("deletionTimestamp") => limit_range::admit(call, new),
         (("", "pods"), None) => {
             priority::keep(new, old);
-            pod_toleration::admit(new);
+            tolerate(call, new);
         }
         _ => {}
     }
@@ -210,6 +232,7 @@ pub(crate) async fn check_update(
             check_limits(call, new, old)?;
             storage::check_resize(call, new, old)
         }
+        (("", "services"), None) => external_ips::check(call, new, Some(old)),
         (("", "pods"), Some("resize")) => {
             check_limits(call, new, old)?;
             pod_resize::check(call, new, old)

@@ -63,6 +63,7 @@ pub mod user;
 mod verbs;
 mod yaml_out;
 
+pub use admission::{Plugin, UnknownPlugin};
 pub use clock::{Chance, Clock};
 pub use health::GIT_VERSION;
 pub use local::Local;

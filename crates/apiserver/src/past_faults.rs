@@ -308,3 +308,58 @@ async fn kinds_whose_names_begin_alike_are_told_apart() {
         assert_eq!(ask(&server, "GET", path, &[("impersonate-user", ROBOT)]).await.0, 403, "{path}");
     }
 }
+
+/// CVE-2018-1002105, CVE-2020-8559, CVE-2020-8562, CVE-2022-3172 and CVE-2022-3294: what a server connected to on behalf of a client, by an address that
+/// somebody else had written down, was this machine, another client's connection, or a way on to elsewhere. This one connects to
+/// nobody: not for a node, nor a pod, nor a Service, nor an API that another server is said to have.
+#[tokio::test]
+async fn no_address_that_an_object_names_is_connected_to() {
+    use futures_util::FutureExt;
+    let server = Server::start().await;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let status = json!({
+        "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
+    });
+    server.done("POST", "/api/v1/nodes", json!({"metadata": {"name": "n"}})).await;
+    server.done("PATCH", "/api/v1/nodes/n/status", json!({ "status": status })).await;
+    server.pod("p").await;
+    let binding = json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}});
+    server.done("POST", "/api/v1/namespaces/default/pods/p/binding", binding).await;
+    let status = json!({"status": {"phase": "Running", "podIP": "127.0.0.1", "podIPs": [{"ip": "127.0.0.1"}]}});
+    server.done("PATCH", "/api/v1/namespaces/default/pods/p/status", status).await;
+    let group = "/apis/apiregistration.k8s.io/v1/apiservices";
+    let elsewhere = json!({"metadata": {"name": "v1.elsewhere.example.com"}, "spec": {
+        "group": "elsewhere.example.com", "version": "v1", "groupPriorityMinimum": 1, "versionPriority": 1,
+        "insecureSkipTLSVerify": true, "service": {"namespace": "default", "name": "s", "port": port},
+    }});
+    server.done("POST", group, elsewhere).await;
+    let upgrade: &[(&'static str, &str)] =
+        &[("connection", "Upgrade"), ("upgrade", "SPDY/3.1"), ("x-stream-protocol-version", "v4.channel.k8s.io")];
+    let (pod, node) = ("/api/v1/namespaces/default/pods/p", "/api/v1/nodes/n");
+    let paths = [
+        format!("{pod}/exec?command=id&stdout=true"),
+        format!("{pod}/attach?stdout=true"),
+        format!("{pod}/portforward?ports={port}"),
+        format!("{pod}/log"),
+        format!("{pod}/proxy"),
+        format!("{pod}/proxy/secret"),
+        format!("/api/v1/namespaces/default/pods/p:{port}/proxy/"),
+        format!("{node}/proxy"),
+        format!("{node}/proxy/exec/default/p/c"),
+        format!("/api/v1/nodes/https:n:{port}/proxy/pods"),
+        format!("/api/v1/namespaces/default/services/s:{port}/proxy/"),
+        "/apis/elsewhere.example.com/v1/things".to_owned(),
+    ];
+    for path in &paths {
+        for headers in [&[][..], upgrade] {
+            for method in ["GET", "POST"] {
+                let (code, answer) = ask(&server, method, path, headers).await;
+                assert!((400..600).contains(&code), "{method} {path}: {code} {answer}");
+            }
+        }
+    }
+    tokio::task::yield_now().await;
+    assert!(listener.accept().now_or_never().is_none(), "somebody came");
+}

@@ -16,8 +16,8 @@ use setpoint_api::{Status, percent};
 use setpoint_store::Store;
 use tokio::sync::watch;
 
-use crate::admission::Extensions;
 use crate::admission::quota::Queues;
+use crate::admission::{Extensions, Plugin};
 use crate::answer::{self, Answer};
 use crate::audit::{self, Audit, Noted, Record};
 use crate::authorization::{self, Access, Asked, Narrowed};
@@ -79,6 +79,8 @@ pub(crate) struct Inner {
     pub(crate) audit: OnceLock<Audit>,
     /// Writes the figures of what runs in the same process.
     pub(crate) beside: OnceLock<Figures>,
+    /// Rules that are left out.
+    left_out: OnceLock<Vec<Plugin>>,
     /// Nodes that need no connection.
     pub(crate) nearby: OnceLock<Arc<dyn NearbyNodes>>,
     /// Whether there are roles for the parts of this process too.
@@ -118,6 +120,7 @@ impl ApiServer {
                 address: OnceLock::new(),
                 audit: OnceLock::new(),
                 beside: OnceLock::new(),
+                left_out: OnceLock::new(),
                 nearby: OnceLock::new(),
                 has_roles: AtomicBool::new(false),
                 serves_node_metrics: AtomicBool::new(false),
@@ -130,6 +133,11 @@ impl ApiServer {
     /// Signs service account tokens with this. Whoever comes first stays.
     pub fn sign_with(&self, signer: Signer) {
         let _ = self.inner.signer.set(signer);
+    }
+
+    /// Leaves these rules of admission out. Whoever comes first stays.
+    pub fn leave_out(&self, plugins: Vec<Plugin>) {
+        let _ = self.inner.left_out.set(plugins);
     }
 
     /// Writes down in `log` what `policy` says. Whoever comes first stays.
@@ -258,6 +266,11 @@ impl tower::Service<Request<Body>> for ApiServer {
 }
 
 impl Inner {
+    /// Whether a rule of admission is not left out.
+    pub(crate) fn runs(&self, plugin: Plugin) -> bool {
+        self.left_out.get().is_none_or(|left_out| !left_out.contains(&plugin))
+    }
+
     /// Does work that has no end of its own, until the server stops.
     pub(crate) async fn until_stopped(&self, work: impl Future<Output = ()>) {
         let mut stopping = self.stopping.clone();
@@ -502,6 +515,7 @@ impl Inner {
             internal: caller.internal,
             fence: Fence::of(&parts.method, &parts.headers)?,
             warnings: Vec::new(),
+            emptied: Vec::new(),
             audit_annotations: Vec::new(),
             noted: std::mem::take(&mut caller.noted),
         };

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use setpoint_schema::Edit;
 
+use super::{Plugin, UnknownPlugin};
 use crate::testing::Server;
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
@@ -14,6 +15,30 @@ async fn a_pod_needs_a_service_account() {
     let (code, message) = server.refused("POST", PODS, pod).await;
     let expected = "pods \"p\" is forbidden: error looking up service account default/default: serviceaccount \"default\" not found";
     assert_eq!((code, &*message), (403, expected));
+}
+
+#[tokio::test(start_paused = true)]
+async fn rules_that_are_left_out_add_nothing_and_refuse_nothing() {
+    let server = Server::start().await;
+    server.api.leave_out(Plugin::ALL.to_vec());
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let made = server.done("POST", PODS, pod).await;
+    let absent = |field: &str| !made["spec"].has(field);
+    assert!(absent("serviceAccountName") && absent("volumes") && absent("tolerations"), "{made}");
+    let volume = json!({
+        "metadata": {"name": "v"},
+        "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/v"}},
+    });
+    let made = server.done("POST", "/api/v1/persistentvolumes", volume).await;
+    assert!(!made["metadata"].has("finalizers"), "{made}");
+}
+
+#[test]
+fn only_rules_that_add_can_be_left_out() {
+    for plugin in Plugin::ALL {
+        assert_eq!(plugin.name().parse(), Ok(plugin));
+    }
+    assert_eq!("NodeRestriction".parse::<Plugin>(), Err(UnknownPlugin));
 }
 
 #[tokio::test]
@@ -258,4 +283,39 @@ async fn admin_access_to_devices_needs_a_marked_namespace() {
     let marked = json!({"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}});
     server.done("PATCH", "/api/v1/namespaces/default", marked).await;
     server.done("POST", claims, claim).await;
+}
+
+/// CVE-2020-8554, for every way to write a Service: whoever may could draw the traffic of others.
+#[tokio::test]
+async fn a_service_gets_no_new_external_addresses_unless_the_server_takes_them() {
+    let server = Server::start().await;
+    let services = "/api/v1/namespaces/default/services";
+    let service = |name: &str, addresses: &[&str]| {
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
+               "spec": {"ports": [{"port": 80}], "externalIPs": addresses}})
+    };
+    let denied = |name: &str| {
+        (403, format!("services \"{name}\" is forbidden: Use of external IPs is denied by admission control"))
+    };
+    assert_eq!(server.refused("POST", services, service("s", &["192.0.2.1"])).await, denied("s"));
+    server.done("POST", services, service("plain", &[])).await;
+    let plain = format!("{services}/plain");
+    let added = json!({"spec": {"externalIPs": ["192.0.2.1"]}});
+    for (kind, body) in [
+        ("application/merge-patch+json", added.clone()),
+        ("application/strategic-merge-patch+json", added.clone()),
+        ("application/json-patch+json", json!([{"op": "add", "path": "/spec/externalIPs", "value": ["192.0.2.1"]}])),
+        ("application/apply-patch+yaml", service("plain", &["192.0.2.1"])),
+    ] {
+        let path = if kind.contains("apply") { format!("{plain}?fieldManager=m&force=true") } else { plain.clone() };
+        let request = http::Request::patch(path).header("content-type", kind);
+        let (code, answer) = server.ask(request.body(crate::body::full(body.to_string())).unwrap()).await;
+        assert_eq!((code, answer.text("message").to_owned()), denied("plain"), "{kind}");
+    }
+    let mut whole = server.done("GET", &plain, Value::Null).await;
+    whole["spec"].set("externalIPs", json!(["192.0.2.1"]));
+    assert_eq!(server.refused("PUT", &plain, whole).await, denied("plain"));
+
+    server.api.leave_out(vec![Plugin::DenyServiceExternalIPs]);
+    server.done("POST", services, service("open", &["192.0.2.1", "192.0.2.2"])).await;
 }
