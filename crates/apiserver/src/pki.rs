@@ -1,13 +1,16 @@
 //! Our own certificate authority: made once, kept in a folder, renewed when the time comes.
 //!
-//! Each certificate lies with its key in one file, so that a crash can never leave a pair that doesn't match. Start at
-//! [`Pki::prepare`].
+//! Each certificate lies with its key in one file, so that a crash can never leave a pair that doesn't match. Files are replaced whole and
+//! in an order in which every prefix is a folder to start from; whoever runs looks at them again and again ([`Pki::renewed`]), so
+//! that a command that changes them needs no line to the server. Start at [`Pki::prepare`]; how one authority follows another is in
+//! `succession`.
 
 mod certificate;
 mod file;
 mod kubeconfig;
 mod requests;
 mod secret_keys;
+mod succession;
 
 use std::fmt;
 use std::io;
@@ -20,7 +23,11 @@ use rcgen::KeyPair;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
+pub use file::replace as replace_private;
 pub use secret_keys::{KeyFileError, SecretKeys};
+pub use succession::{
+    Certificate, Role, SuccessionError, can_retire, certificates, retire, settled, succeed, successor,
+};
 
 use crate::serve::Tls;
 use crate::tokens::Signer;
@@ -47,14 +54,26 @@ const NAMES: [&str; 5] =
 /// The first address of the service network: the `kubernetes` service has it.
 const SERVICE_ADDRESS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
 
+/// The authority that signs, with its key.
+pub const AUTHORITY: &str = "ca.pem";
+
 /// Where the authorities before the present one are, whose certificates still count: without their keys.
-const FORMER: &str = "ca-former.pem";
+pub const FORMER: &str = "ca-former.pem";
 
 /// Where the present authority is certified by the one before it: who trusts only that one finds the way to the server with it.
-const BRIDGE: &str = "ca-bridge.pem";
+pub const BRIDGE: &str = "ca-bridge.pem";
+
+/// Whom the server that last looked trusts, and others should: certificates only, so that it can be handed out.
+pub const TRUSTED: &str = "ca.crt";
+
+const SERVER: &str = "server.pem";
+const ADMIN: &str = "admin.pem";
 
 /// The certificates of one control plane.
 pub struct Pki {
+    folder: PathBuf,
+    /// What the server's certificate has to say.
+    serves: Purpose,
     authority: Arc<Authority>,
     /// The certificates to trust: the authority's, then those of the ones before it.
     trusted: String,
@@ -72,44 +91,53 @@ impl Pki {
     pub fn prepare(folder: &Path, listen: IpAddr, host_name: Option<&str>, now: SystemTime) -> Result<Pki, PkiError> {
         file::private_folder(folder).map_err(|error| PkiError::Io(folder.to_owned(), error))?;
         let authority = authority(folder, now)?;
-        let server = Purpose::server(addresses(listen), names(host_name));
-        let server = issued(&folder.join("server.pem"), &authority, &server, SERVER_VALID, now)?;
-        let admin = Purpose::client("kubernetes-admin", "system:masters");
-        let admin = issued(&folder.join("admin.pem"), &authority, &admin, ADMIN_VALID, now)?;
+        let serves = Purpose::server(addresses(listen), names(host_name));
+        let server = issued(&folder.join(SERVER), &authority, &serves, SERVER_VALID, now)?;
+        let admin = issued(&folder.join(ADMIN), &authority, &administrator(), ADMIN_VALID, now)?;
         let tokens = token_key(&folder.join("service-account.pem"))?;
-        let trusted = format!("{}{}", authority.certificate_pem(), read(&folder.join(FORMER))?.unwrap_or_default());
-        let bridge = read(&folder.join(BRIDGE))?.filter(|bridge| authority.is_certified_by(bridge));
-        Ok(Pki { authority: Arc::new(authority), trusted, bridge, server, admin, tokens })
+        let (trusted, bridge) = succession::beside(folder, &authority)?;
+        let authority = Arc::new(authority);
+        Ok(Pki { folder: folder.to_owned(), serves, authority, trusted, bridge, server, admin, tokens })
     }
 
-    /// Makes a new authority. The one before it stays trusted, and certifies the new one, until [`Pki::forget_former`]; at the next
-    /// start all certificates of the server are made by the new one.
-    pub fn rotate(folder: &Path, now: SystemTime) -> Result<(), PkiError> {
-        let present = authority(folder, now)?;
-        let pair = Authority::make_successor(now, CA_VALID)?;
-        let bridge = present.certify_successor(&pair, now).map_err(PkiError::Make)?;
-        let former = folder.join(FORMER);
-        let trusted = format!("{}{}", present.certificate_pem(), read(&former)?.unwrap_or_default());
-        // The new authority comes last: until it is there, the others say nothing new.
-        for (name, text) in [(FORMER, trusted), (BRIDGE, bridge)] {
-            let path = folder.join(name);
-            file::replace(&path, text.as_bytes()).map_err(|error| PkiError::Io(path, error))?;
+    /// The same as the folder is now, if it is another than it was; with new certificates in the place of those that are near their end,
+    /// or that another authority signed than the present one.
+    ///
+    /// Those that are still good are kept even if there are others in the folder: servers that share one have each their own addresses.
+    pub fn renewed(&self, now: SystemTime) -> Result<Option<Pki>, PkiError> {
+        let folder = &self.folder;
+        let path = folder.join(AUTHORITY);
+        // Whom nobody trusts any more must not be replaced by somebody whom nobody knows.
+        let text = read(&path)?.ok_or_else(|| PkiError::Io(path.clone(), io::ErrorKind::NotFound.into()))?;
+        let authority = authority_of(&text, &path, now)?;
+        let leaf = |own: &Issued, name: &str, purpose: &Purpose, valid: Duration| match authority.would_keep(
+            own,
+            purpose,
+            now,
+            RENEW_BEFORE,
+        ) {
+            true => Ok(own.clone()),
+            false => issued(&folder.join(name), &authority, purpose, valid, now),
+        };
+        let server = leaf(&self.server, SERVER, &self.serves, SERVER_VALID)?;
+        let admin = leaf(&self.admin, ADMIN, &administrator(), ADMIN_VALID)?;
+        let (trusted, bridge) = succession::beside(folder, &authority)?;
+        let is_same = (&server, &admin, &trusted, &bridge) == (&self.server, &self.admin, &self.trusted, &self.bridge);
+        if is_same {
+            return Ok(None);
         }
-        write(&folder.join("ca.pem"), &pair)
+        let tokens = KeyPair::from_pem(&self.tokens.serialize_pem())?;
+        let (folder, serves) = (folder.clone(), self.serves.clone());
+        Ok(Some(Pki { folder, serves, authority: Arc::new(authority), trusted, bridge, server, admin, tokens }))
     }
 
-    /// Trusts the authorities before the present one no more; whether there were any.
-    pub fn forget_former(folder: &Path) -> Result<bool, PkiError> {
-        let mut found = false;
-        for name in [BRIDGE, FORMER] {
-            let path = folder.join(name);
-            match std::fs::remove_file(&path) {
-                Ok(()) => found = true,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(PkiError::Io(path, error)),
-            }
+    /// Writes down whom this server trusts: others take it from there, and who waits for a change knows that it is done.
+    pub fn tell(&self) -> Result<(), PkiError> {
+        let path = self.folder.join(TRUSTED);
+        if read(&path)?.as_ref() == Some(&self.trusted) {
+            return Ok(());
         }
-        Ok(found)
+        file::replace(&path, self.trusted.as_bytes()).map_err(|error| PkiError::Io(path, error))
     }
 
     /// The certificates of authorities in PEM, for others to trust: the present one's first.
@@ -117,23 +145,32 @@ impl Pki {
         &self.trusted
     }
 
-    /// How to serve with these.
-    pub fn tls(&self) -> Result<Tls, PkiError> {
-        let unusable = |error: &dyn fmt::Display| PkiError::Make(error.to_string());
-        let (chain, key) = self.serving()?;
-        let trusted: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(self.trusted.as_bytes()).collect();
-        Tls::new(chain, key, trusted.map_err(|e| unusable(&e))?).map_err(|error| unusable(&error))
+    /// The authority's certificate by the one before it, in PEM: it follows the certificates of servers, for who knows only that one.
+    /// Empty if there is none before it.
+    pub fn bridge_pem(&self) -> &str {
+        self.bridge.as_deref().unwrap_or_default()
     }
 
-    /// Serves new connections with these, if they aren't those that it serves with.
+    /// How to serve with these.
+    pub fn tls(&self) -> Result<Tls, PkiError> {
+        let (chain, key) = self.serving()?;
+        Tls::new(chain, key, self.client_cas()?).map_err(|error| PkiError::Make(error.to_string()))
+    }
+
+    /// Serves with these from now on.
     pub fn renew(&self, tls: &Tls) -> Result<(), PkiError> {
         let (chain, key) = self.serving()?;
-        tls.renew(chain, key).map_err(|error| PkiError::Make(error.to_string()))
+        tls.renew(chain, key, self.client_cas()?).map_err(|error| PkiError::Make(error.to_string()))
+    }
+
+    fn client_cas(&self) -> Result<Vec<CertificateDer<'static>>, PkiError> {
+        let trusted: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(self.trusted.as_bytes()).collect();
+        trusted.map_err(|error| PkiError::Make(error.to_string()))
     }
 
     fn serving(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), PkiError> {
         let unusable = |error: rustls::pki_types::pem::Error| PkiError::Make(error.to_string());
-        let chain = format!("{}{}", self.server.certificate, self.bridge.as_deref().unwrap_or_default());
+        let chain = format!("{}{}", self.server.certificate, self.bridge_pem());
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain.as_bytes()).collect();
         let key = PrivateKeyDer::from_pem_slice(self.server.key.as_bytes()).map_err(unusable)?;
         Ok((chain.map_err(unusable)?, key))
@@ -226,7 +263,7 @@ impl From<rcgen::Error> for PkiError {
 }
 
 fn authority(folder: &Path, now: SystemTime) -> Result<Authority, PkiError> {
-    let path = folder.join("ca.pem");
+    let path = folder.join(AUTHORITY);
     if let Some(text) = read(&path)? {
         return authority_of(&text, &path, now);
     }
@@ -298,6 +335,11 @@ fn addresses(listen: IpAddr) -> Vec<IpAddr> {
         addresses.push(listen);
     }
     addresses
+}
+
+/// To do everything, as the one whom the kubeconfig is for.
+fn administrator() -> Purpose {
+    Purpose::client("kubernetes-admin", "system:masters")
 }
 
 fn names(host_name: Option<&str>) -> Vec<String> {

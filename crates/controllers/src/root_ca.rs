@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use kube::ResourceExt;
 use kube::api::{Api, ObjectMeta, PostParams};
 use setpoint_runtime::Key;
 use setpoint_runtime::cache::{Informer, Target};
-use setpoint_runtime::controller::{Action, Context, Error};
-use setpoint_runtime::manager::ManagerError;
+use setpoint_runtime::controller::{Action, Context, ControllerHandle, Error};
+use setpoint_runtime::manager::{Lifecycle, ManagerError, RunError, Runnable};
 use setpoint_runtime::retry;
+use tokio::sync::watch;
 
 use crate::Wiring;
 use crate::pod_control::is_namespace_terminating;
@@ -18,27 +21,70 @@ const FIELD: &str = "ca.crt";
 const ANNOTATION: &str = "kubernetes.io/description";
 const DESCRIPTION: &str = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes clusters.";
 
+/// The certificates to publish, in PEM: those of the moment, which can change while controllers run.
+pub type RootCa = watch::Receiver<Arc<str>>;
+
+/// Certificates that never change.
+#[must_use]
+pub fn fixed_root_ca(certificates: &str) -> RootCa {
+    watch::Sender::new(certificates.into()).subscribe()
+}
+
 /// Adds the controller, if there is a certificate to publish.
 pub fn add(wiring: &Wiring<'_>) -> Result<(), ManagerError> {
-    let Some(certificate) = wiring.root_ca else { return Ok(()) };
+    let Some(published) = wiring.root_ca else { return Ok(()) };
     let desk = wiring.desk("root-ca-certificate-publisher-controller")?;
     let target = Target::of::<ConfigMap>(&(), None).fields(format!("metadata.name={NAME}"));
     let caches =
-        Caches { namespaces: wiring.informer(), maps: wiring.informer_of(target), certificate: certificate.into() };
+        Caches { namespaces: wiring.informer(), maps: wiring.informer_of(target), certificate: published.clone() };
+    let namespaces = caches.namespaces.clone();
     let controller = desk
         .controller(&caches.namespaces, 1)
         .watches(&caches.maps, |map: &ConfigMap| {
             map.metadata.namespace.as_deref().map(Key::cluster).into_iter().collect()
         })
         .build(move |context: Context, key: Key| reconcile(context, caches.clone(), key));
+    desk.run_part(Successions { published: published.clone(), namespaces, controller: controller.handle() })?;
     desk.run(controller)
+}
+
+/// Lets every namespace have other certificates as soon as there are others.
+struct Successions {
+    published: RootCa,
+    namespaces: Informer<Namespace>,
+    controller: ControllerHandle,
+}
+
+impl Runnable for Successions {
+    fn name(&self) -> &str {
+        "successions of the root certificate"
+    }
+
+    fn run(mut self: Box<Self>, lifecycle: Lifecycle) -> BoxFuture<'static, Result<(), RunError>> {
+        Box::pin(async move {
+            lifecycle.ready();
+            loop {
+                tokio::select! {
+                    biased;
+                    () = lifecycle.draining() => return Ok(()),
+                    changed = self.published.changed() => if changed.is_err() {
+                        // They stay as they are from now on.
+                        return Ok(());
+                    },
+                }
+                for namespace in self.namespaces.lister().snapshot().iter() {
+                    self.controller.queue().add(Key::cluster(&namespace.name_any()));
+                }
+            }
+        })
+    }
 }
 
 #[derive(Clone)]
 struct Caches {
     namespaces: Informer<Namespace>,
     maps: Informer<ConfigMap>,
-    certificate: Arc<str>,
+    certificate: RootCa,
 }
 
 async fn reconcile(context: Context, caches: Caches, key: Key) -> Result<Action, Error> {
@@ -47,7 +93,8 @@ async fn reconcile(context: Context, caches: Caches, key: Key) -> Result<Action,
         return Ok(Action::done());
     }
     let known = caches.maps.lister().get(Key::namespaced(key.name(), NAME).as_str());
-    let Some(wanted) = plan(known.as_deref(), &caches.certificate) else { return Ok(Action::done()) };
+    let certificate = Arc::clone(&caches.certificate.borrow());
+    let Some(wanted) = plan(known.as_deref(), &certificate) else { return Ok(Action::done()) };
     let api: Api<ConfigMap> = Api::namespaced(context.client().clone(), key.name());
     let answer = match known.is_some() {
         true => api.replace(NAME, &PostParams::default(), &wanted).await,

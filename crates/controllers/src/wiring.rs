@@ -11,6 +11,7 @@ use setpoint_runtime::manager::{Manager, ManagerError, Runnable};
 
 use crate::certificates::Signer;
 use crate::pod::{self, Pod};
+use crate::root_ca::RootCa;
 use crate::specific::Specific;
 
 /// What all controllers share.
@@ -26,7 +27,7 @@ pub struct Wiring<'a> {
     /// Signs certificates; without it nobody here does.
     pub signer: Option<Signer>,
     /// The certificates that the API server is known by, in PEM; published in every namespace.
-    pub root_ca: Option<&'a str>,
+    pub root_ca: Option<&'a RootCa>,
 }
 
 impl Wiring<'_> {

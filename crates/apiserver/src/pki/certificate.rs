@@ -10,11 +10,13 @@ use rcgen::{
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use x509_parser::extensions::GeneralName;
+use x509_parser::x509::X509Name;
 
 /// A certificate is valid from so long before it is made, for clients whose clocks are behind.
 const CLOCK_SKEW: Duration = Duration::from_secs(60 * 60);
 
 /// What a certificate is for.
+#[derive(Clone)]
 pub(super) struct Purpose {
     common_name: String,
     organization: Option<String>,
@@ -60,6 +62,7 @@ impl Purpose {
 }
 
 /// A certificate and its key, both in PEM.
+#[derive(Clone, PartialEq, Eq)]
 pub(super) struct Issued {
     pub(super) certificate: String,
     pub(super) key: String,
@@ -83,8 +86,30 @@ impl Issued {
 
     /// What the certificate says.
     pub(super) fn facts(&self) -> Result<Facts, String> {
-        let der = self.der()?;
-        let (_, parsed) = x509_parser::parse_x509_certificate(&der).map_err(|error| error.to_string())?;
+        Facts::of(&self.der()?)
+    }
+
+    fn der(&self) -> Result<CertificateDer<'static>, String> {
+        CertificateDer::from_pem_slice(self.certificate.as_bytes()).map_err(|error| error.to_string())
+    }
+}
+
+/// What a certificate says.
+pub(super) struct Facts {
+    /// The common names of whom it is for, and of who signed it.
+    pub(super) subject: String,
+    pub(super) issuer: String,
+    not_before: SystemTime,
+    pub(super) not_after: SystemTime,
+    pub(super) public_key: Vec<u8>,
+    pub(super) names: Vec<String>,
+    pub(super) addresses: Vec<IpAddr>,
+}
+
+impl Facts {
+    /// Of a certificate in DER.
+    pub(super) fn of(der: &[u8]) -> Result<Facts, String> {
+        let (_, parsed) = x509_parser::parse_x509_certificate(der).map_err(|error| error.to_string())?;
         let alternatives = parsed.subject_alternative_name().map_err(|error| error.to_string())?;
         let mut names = Vec::new();
         let mut addresses = Vec::new();
@@ -96,7 +121,13 @@ impl Issued {
             }
         }
         let second = |time: x509_parser::time::ASN1Time| u64::try_from(time.timestamp()).unwrap_or(0);
+        let common_name = |name: &X509Name<'_>| {
+            let found = name.iter_common_name().next().and_then(|name| name.as_str().ok());
+            found.unwrap_or_default().to_owned()
+        };
         Ok(Facts {
+            subject: common_name(parsed.subject()),
+            issuer: common_name(parsed.issuer()),
             not_before: UNIX_EPOCH + Duration::from_secs(second(parsed.validity().not_before)),
             not_after: UNIX_EPOCH + Duration::from_secs(second(parsed.validity().not_after)),
             public_key: parsed.public_key().raw.to_vec(),
@@ -105,21 +136,6 @@ impl Issued {
         })
     }
 
-    fn der(&self) -> Result<CertificateDer<'static>, String> {
-        CertificateDer::from_pem_slice(self.certificate.as_bytes()).map_err(|error| error.to_string())
-    }
-}
-
-/// What a certificate says.
-pub(super) struct Facts {
-    not_before: SystemTime,
-    not_after: SystemTime,
-    public_key: Vec<u8>,
-    pub(super) names: Vec<String>,
-    pub(super) addresses: Vec<IpAddr>,
-}
-
-impl Facts {
     pub(super) fn is_valid_at(&self, time: SystemTime) -> bool {
         self.not_before <= time && time < self.not_after
     }
@@ -155,8 +171,7 @@ impl Authority {
     pub(super) fn is_certified_by(&self, certificate: &str) -> bool {
         let key = |pem: &str| {
             let der = CertificateDer::from_pem_slice(pem.as_bytes()).ok()?;
-            let (_, parsed) = x509_parser::parse_x509_certificate(&der).ok()?;
-            Some(parsed.public_key().raw.to_vec())
+            Facts::of(&der).ok().map(|facts| facts.public_key)
         };
         key(certificate).is_some_and(|certified| Some(certified) == key(&self.pair.certificate))
     }
@@ -201,7 +216,7 @@ impl Authority {
             && purpose.addresses.iter().all(|address| facts.addresses.contains(address))
     }
 
-    fn has_signed(&self, pair: &Issued) -> bool {
+    pub(super) fn has_signed(&self, pair: &Issued) -> bool {
         let (Ok(leaf), Ok(ca)) = (pair.der(), self.pair.der()) else { return false };
         let parsed = (x509_parser::parse_x509_certificate(&leaf), x509_parser::parse_x509_certificate(&ca));
         let (Ok((_, leaf)), Ok((_, ca))) = parsed else { return false };

@@ -13,7 +13,7 @@ pub(super) fn private_folder(path: &Path) -> io::Result<()> {
 }
 
 /// Writes a file of mode 0600, in place of the one that may be there: a reader sees the old one or the new one, whole.
-pub(super) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let name = path.file_name().ok_or_else(|| io::Error::other("it is not the name of a file"))?;
     let folder = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -41,4 +41,9 @@ fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     file.write_all(content)?;
     file.sync_all()
+}
+
+/// Opens a file of mode 0600, or makes an empty one.
+pub(super) fn open_private(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
 }

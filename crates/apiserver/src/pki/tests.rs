@@ -6,21 +6,21 @@ use std::time::UNIX_EPOCH;
 
 use super::*;
 
-const LOCAL: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+pub(super) const LOCAL: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
 /// A day in 2026, so that nothing depends on the day of the test.
-fn day(count: u32) -> SystemTime {
+pub(super) fn day(count: u32) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(1_790_000_000) + DAY * count
 }
 
-struct Folder(tempfile::TempDir);
+pub(super) struct Folder(tempfile::TempDir);
 
 impl Folder {
-    fn new() -> Folder {
+    pub(super) fn new() -> Folder {
         Folder(tempfile::tempdir().unwrap())
     }
 
-    fn path(&self) -> PathBuf {
+    pub(super) fn path(&self) -> PathBuf {
         self.0.path().join("pki")
     }
 
@@ -164,56 +164,4 @@ fn the_kubeconfig_holds_all_that_a_client_needs() {
     assert_eq!(decoded("client-key-data"), pki.admin.key);
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
-}
-
-/// Whether a client that trusts these certificates accepts what a server shows, at a time.
-fn trusts(trusted: &str, pki: &Pki, now: SystemTime) -> bool {
-    use rustls::pki_types::{ServerName, UnixTime};
-    let mut roots = rustls::RootCertStore::empty();
-    for ca in CertificateDer::pem_slice_iter(trusted.as_bytes()) {
-        roots.add(ca.unwrap()).unwrap();
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let verifier =
-        rustls::client::WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build().unwrap();
-    let (chain, _) = pki.serving().unwrap();
-    let now = UnixTime::since_unix_epoch(now.duration_since(UNIX_EPOCH).unwrap());
-    let name = ServerName::try_from("localhost").unwrap();
-    rustls::client::danger::ServerCertVerifier::verify_server_cert(&*verifier, &chain[0], &chain[1..], &name, &[], now)
-        .is_ok()
-}
-
-#[test]
-fn a_new_authority_is_trusted_by_those_who_know_only_the_one_before() {
-    let folder = Folder::new();
-    let prepare = |count: u32| Pki::prepare(&folder.path(), LOCAL, None, day(count)).unwrap();
-    let first = prepare(0);
-    Pki::rotate(&folder.path(), day(1)).unwrap();
-    let second = prepare(1);
-    assert_ne!(first.server.certificate, second.server.certificate, "it is signed anew");
-    assert_eq!(second.ca_pem().matches("BEGIN CERTIFICATE").count(), 2);
-    assert!(second.ca_pem().ends_with(first.ca_pem()), "what was trusted still is");
-    assert!(trusts(first.ca_pem(), &second, day(2)), "with what clients had before");
-    assert!(trusts(second.ca_pem(), &second, day(2)), "with what they have now");
-    assert!(second.tls().is_ok());
-
-    assert!(Pki::forget_former(&folder.path()).unwrap());
-    assert!(!Pki::forget_former(&folder.path()).unwrap(), "only once");
-    let third = prepare(2);
-    assert_eq!(third.server.certificate, second.server.certificate);
-    assert_eq!(third.ca_pem().matches("BEGIN CERTIFICATE").count(), 1);
-    assert!(!trusts(first.ca_pem(), &third, day(2)), "the one before counts no more");
-    assert!(trusts(third.ca_pem(), &third, day(2)));
-}
-
-#[test]
-fn a_rotation_that_was_cut_off_leaves_the_authority_as_it_was() {
-    let folder = Folder::new();
-    let before = Pki::prepare(&folder.path(), LOCAL, None, day(0)).unwrap();
-    let authority = fs::read(folder.path().join("ca.pem")).unwrap();
-    Pki::rotate(&folder.path(), day(1)).unwrap();
-    fs::write(folder.path().join("ca.pem"), authority).unwrap();
-    let after = Pki::prepare(&folder.path(), LOCAL, None, day(1)).unwrap();
-    assert_eq!((&after.bridge, &after.server.certificate), (&None, &before.server.certificate));
-    assert!(trusts(before.ca_pem(), &after, day(1)));
 }

@@ -4,13 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ring::digest::{SHA256, digest};
-use rustls::ServerConnection;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use tokio::time::Instant;
 use x509_parser::oid_registry::{Oid, asn1_rs::oid};
 use x509_parser::x509::{AttributeTypeAndValue, X509Name};
 
-use super::Tls;
+use super::tls::Present;
 use crate::user::{CREDENTIAL_ID, User};
 
 /// The attribute of a subject that carries a user's uid.
@@ -32,11 +31,11 @@ pub(super) enum Caller {
 }
 
 impl Caller {
-    /// Checks the certificate that came with a finished handshake.
-    pub(super) fn of(connection: &ServerConnection, tls: &Tls) -> Caller {
-        let Some([certificate, intermediates @ ..]) = connection.peer_certificates() else { return Caller::Nobody };
+    /// Checks the certificates that came with a finished handshake, the client's own first.
+    pub(super) fn of(certificates: &[CertificateDer<'_>], trust: &Present) -> Caller {
+        let [certificate, intermediates @ ..] = certificates else { return Caller::Nobody };
         let now = UnixTime::now();
-        if let Err(error) = tls.clients.verify_client_cert(certificate, intermediates, now) {
+        if let Err(error) = trust.clients.verify_client_cert(certificate, intermediates, now) {
             tracing::debug!(%error, "a client certificate is not trusted");
             return Caller::Refused;
         }
@@ -51,6 +50,11 @@ impl Caller {
                 Caller::Refused
             }
         }
+    }
+
+    /// Whether these certificates, with which a connection was made, count no more: their authority is not trusted any longer.
+    pub(super) fn is_gone(certificates: &[CertificateDer<'_>], trust: &Present) -> bool {
+        matches!(Caller::of(certificates, trust), Caller::Refused)
     }
 }
 

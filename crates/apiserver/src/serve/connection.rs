@@ -15,6 +15,7 @@ use hyper::rt::Executor;
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustix::net::sockopt;
+use rustls::pki_types::CertificateDer;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
@@ -25,6 +26,7 @@ use tokio_util::task::TaskTracker;
 use super::caller::Caller;
 use super::gathered::Gathered;
 use super::requests::Requests;
+use super::tls::Present;
 use super::{LAST_HANDSHAKE, Limits, Tls, stopped};
 use crate::body::Body;
 
@@ -60,7 +62,6 @@ const UNTAKEN_MAX: Duration = Duration::from_secs(60);
 
 /// What all connections of a server share.
 pub(super) struct Connections {
-    acceptor: TlsAcceptor,
     tls: Tls,
     limits: Limits,
     http1: http1::Builder,
@@ -83,7 +84,7 @@ impl Connections {
             .max_header_list_size(HEADER_BYTES_MAX as u32)
             .keep_alive_interval(PING.0)
             .keep_alive_timeout(PING.1);
-        Connections { acceptor: TlsAcceptor::from(Arc::clone(&tls.config)), tls, limits, http1, http2 }
+        Connections { tls, limits, http1, http2 }
     }
 
     /// Serves one connection to its end. What goes wrong on it concerns only its client, so it is logged low.
@@ -97,7 +98,9 @@ impl Connections {
         S: tower::Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + Send + 'static,
         S::Future: Send + 'static,
     {
-        let mut handshake = pin!(self.handshake(stream));
+        let mut following = self.tls.follow();
+        let trust = Arc::clone(&following.borrow_and_update());
+        let mut handshake = pin!(self.handshake(stream, &trust));
         let shaken = tokio::select! {
             biased;
             shaken = handshake.as_mut() => shaken,
@@ -113,26 +116,37 @@ impl Connections {
         let (_, session) = stream.get_ref();
         let is_http2 = session.alpn_protocol() == Some(b"h2");
         let begun = Arc::new(AtomicBool::new(false));
-        let caller = Caller::of(session, &self.tls);
+        let certificates = session.peer_certificates().map(<[_]>::to_vec).unwrap_or_default();
+        let caller = Caller::of(&certificates, &trust);
+        let let_in = matches!(caller, Caller::Known { .. }).then_some(certificates);
+        let untrusted = pin!(untrusted(let_in, following));
         let requests = Requests { service, caller, address, begun: Arc::clone(&begun) };
-        let ended = if is_http2 {
-            let output = Gathered::new(stream);
-            let connection = self.http2.serve_connection(TokioIo::new(output.clone()), requests);
-            let send = |context: &mut Context<'_>| output.poll_send(context);
-            self.drive(connection, |connection| connection.graceful_shutdown(), send, &begun, stop).await
-        } else {
-            let connection = self.http1.serve_connection(TokioIo::new(stream), requests).with_upgrades();
-            let sent = |_: &mut Context<'_>| Poll::Ready(Ok(()));
-            self.drive(connection, |connection| connection.graceful_shutdown(), sent, &begun, stop).await
+        let serving = async {
+            if is_http2 {
+                let output = Gathered::new(stream);
+                let connection = self.http2.serve_connection(TokioIo::new(output.clone()), requests);
+                let send = |context: &mut Context<'_>| output.poll_send(context);
+                self.drive(connection, |connection| connection.graceful_shutdown(), send, &begun, stop).await
+            } else {
+                let connection = self.http1.serve_connection(TokioIo::new(stream), requests).with_upgrades();
+                let sent = |_: &mut Context<'_>| Poll::Ready(Ok(()));
+                self.drive(connection, |connection| connection.graceful_shutdown(), sent, &begun, stop).await
+            }
+        };
+        let ended = tokio::select! {
+            biased;
+            () = untrusted => return tracing::info!(%address, "closed: the authority of its client certificate is not trusted any more"),
+            ended = serving => ended,
         };
         if let Err(error) = ended {
             tracing::debug!(%address, %error, "connection ended early");
         }
     }
 
-    async fn handshake(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+    async fn handshake(&self, stream: TcpStream, trust: &Present) -> io::Result<TlsStream<TcpStream>> {
         set_up(&stream)?;
-        timeout(self.limits.handshake, self.acceptor.accept(stream)).await?
+        let acceptor = TlsAcceptor::from(Arc::clone(&trust.config));
+        timeout(self.limits.handshake, acceptor.accept(stream)).await?
     }
 
     /// Runs a connection until it ends, or until the server stops and the grace time is over. After each of its steps
@@ -164,6 +178,18 @@ impl Connections {
         finish(connection.as_mut());
         timeout(self.limits.grace, step_by_step(connection, &send)).await.unwrap_or(Ok(()))
     }
+}
+
+/// Returns once the certificate with which a caller was let in counts no more.
+async fn untrusted(caller: Option<Vec<CertificateDer<'static>>>, mut following: watch::Receiver<Arc<Present>>) {
+    let Some(certificates) = caller else { return std::future::pending().await };
+    while following.changed().await.is_ok() {
+        let trust = Arc::clone(&following.borrow_and_update());
+        if Caller::is_gone(&certificates, &trust) {
+            return;
+        }
+    }
+    std::future::pending().await
 }
 
 /// A connection to its end, with what it has gathered sent after each of its steps.

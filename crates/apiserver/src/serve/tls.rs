@@ -1,22 +1,24 @@
 //! TLS: our certificate, and client certificates that are optional and never end a handshake.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
-use rustls::sign::CertifiedKey;
 use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureScheme};
+use tokio::sync::watch;
 
-/// How connections are secured, and which client certificates are trusted.
+/// How connections are secured, and which client certificates are trusted: at the moment, for both can change while a server runs.
 #[derive(Clone)]
-pub struct Tls {
+pub struct Tls(watch::Sender<Arc<Present>>);
+
+/// What holds at the moment.
+pub(super) struct Present {
     pub(super) config: Arc<ServerConfig>,
-    /// Checks a client certificate against the CA and the time, after the handshake.
+    /// Checks a client certificate against the CAs and the time, after the handshake.
     pub(super) clients: Arc<dyn ClientCertVerifier>,
-    shown: Arc<Shown>,
 }
 
 impl Tls {
@@ -26,33 +28,41 @@ impl Tls {
         key: PrivateKeyDer<'static>,
         client_cas: Vec<CertificateDer<'static>>,
     ) -> Result<Tls, rustls::Error> {
-        let provider = Arc::new(ring::default_provider());
-        let clients = client_verifier(client_cas, Arc::clone(&provider))?;
-        let certified = CertifiedKey::from_der(chain, key, &provider)?;
-        let shown = Arc::new(Shown(RwLock::new(Arc::new(certified))));
-        let mut config = ServerConfig::builder_with_provider(provider)
-            .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])?
-            .with_client_cert_verifier(Arc::new(AnyCertificate(Arc::clone(&clients))))
-            .with_cert_resolver(Arc::clone(&shown) as Arc<dyn ResolvesServerCert>);
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(Tls { config: Arc::new(config), clients, shown })
+        Ok(Tls(watch::Sender::new(Arc::new(Present::new(chain, key, client_cas)?))))
     }
 
-    /// Shows another certificate to those who connect from now on.
-    pub fn renew(&self, chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>) -> Result<(), rustls::Error> {
-        let certified = CertifiedKey::from_der(chain, key, &ring::default_provider())?;
-        *self.shown.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(certified);
+    /// The same with others from now on. Who connects sees the new chain; who is connected with a certificate that none of
+    /// `client_cas` signed is cut off.
+    pub fn renew(
+        &self,
+        chain: Vec<CertificateDer<'static>>,
+        key: PrivateKeyDer<'static>,
+        client_cas: Vec<CertificateDer<'static>>,
+    ) -> Result<(), rustls::Error> {
+        self.0.send_replace(Arc::new(Present::new(chain, key, client_cas)?));
         Ok(())
+    }
+
+    /// What holds at the moment, and whatever will.
+    pub(super) fn follow(&self) -> watch::Receiver<Arc<Present>> {
+        self.0.subscribe()
     }
 }
 
-/// The certificate of the moment, whatever name a client asks for.
-#[derive(Debug)]
-struct Shown(RwLock<Arc<CertifiedKey>>);
-
-impl ResolvesServerCert for Shown {
-    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner)))
+impl Present {
+    fn new(
+        chain: Vec<CertificateDer<'static>>,
+        key: PrivateKeyDer<'static>,
+        client_cas: Vec<CertificateDer<'static>>,
+    ) -> Result<Present, rustls::Error> {
+        let provider = Arc::new(ring::default_provider());
+        let clients = client_verifier(client_cas, Arc::clone(&provider))?;
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])?
+            .with_client_cert_verifier(Arc::new(AnyCertificate(Arc::clone(&clients))))
+            .with_single_cert(chain, key)?;
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(Present { config: Arc::new(config), clients })
     }
 }
 

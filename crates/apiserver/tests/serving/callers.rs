@@ -89,3 +89,33 @@ async fn a_certificate_that_expires_during_a_connection_stops_counting() {
     drop(sender);
     server.stop().await;
 }
+
+/// An authority follows another: both count for a while, then only the second.
+#[tokio::test]
+async fn who_is_connected_with_a_certificate_that_counts_no_more_is_cut_off() {
+    let server = Server::start().await;
+    let next = Authority::new();
+    let renew = |authorities: Vec<_>| {
+        let (certificate, key) = next.issue(&rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap());
+        server.tls.renew(vec![certificate], key, authorities).unwrap();
+    };
+    let old = || Client::new(&server).certificate(server.authority.client());
+    let new = || Client::new(&server).trusting(&next).certificate(next.client());
+    let mut connected = http2(old().connect().await.unwrap()).await;
+    let mut nobody = http2(Client::new(&server).connect().await.unwrap()).await;
+    assert!(get(&mut connected, "/who").await.unwrap().contains(" fleet-bot "));
+
+    renew(vec![server.authority.certificate.clone(), next.certificate.clone()]);
+    assert!(get(&mut connected, "/who").await.unwrap().contains(" fleet-bot "), "both count");
+    assert!(old().trusting(&next).get("/who").await.contains(" fleet-bot "), "on new connections too");
+    assert!(new().get("/who").await.contains(" fleet-bot "));
+    assert!(old().connect().await.is_err(), "who knows the old one only does not know the new certificate");
+
+    renew(vec![next.certificate.clone()]);
+    assert!(get(&mut connected, "/who").await.is_err(), "the connection is closed");
+    assert!(get(&mut nobody, "/who").await.unwrap().contains(" nobody "), "others go on");
+    assert!(old().trusting(&next).get("/who").await.contains(" refused "));
+    assert!(new().get("/who").await.contains(" fleet-bot "));
+    drop((connected, nobody));
+    server.stop().await;
+}

@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::server::{PATIENCE, Pair, Server};
+use crate::server::{Authority, PATIENCE, Pair, Server};
 
 /// What the client says that it can speak.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -39,6 +39,13 @@ impl Client {
         let mut roots = RootCertStore::empty();
         roots.add(server.authority.certificate.clone()).unwrap();
         Client { address: server.address, roots, alpn: Alpn::Http2, certificate: None, versions: rustls::ALL_VERSIONS }
+    }
+
+    /// Trusts this authority instead of the server's first.
+    pub fn trusting(self, authority: &Authority) -> Client {
+        let mut roots = RootCertStore::empty();
+        roots.add(authority.certificate.clone()).unwrap();
+        Client { roots, ..self }
     }
 
     pub fn alpn(self, alpn: Alpn) -> Client {

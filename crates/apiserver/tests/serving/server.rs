@@ -70,6 +70,8 @@ pub struct Server {
     pub address: SocketAddr,
     pub authority: Authority,
     pub gate: Arc<Gate>,
+    /// How its connections are secured, for a change.
+    pub tls: Tls,
     stop: watch::Sender<bool>,
     serving: JoinHandle<()>,
 }
@@ -89,8 +91,8 @@ impl Server {
         let gate = Arc::new(Gate::default());
         let inner = Arc::clone(&gate);
         let service = tower::service_fn(move |request| answer(request, Arc::clone(&inner)));
-        let serving = tokio::spawn(serve(listener, tls, service, limits, stopping));
-        Server { address, authority, gate, stop, serving }
+        let serving = tokio::spawn(serve(listener, tls.clone(), service, limits, stopping));
+        Server { address, authority, gate, tls, stop, serving }
     }
 
     /// Tells it to stop, without waiting.
