@@ -1,7 +1,8 @@
 //! Any number of simulated nodes from a few tasks: they register, send heartbeats, and play the life of the pods bound to them.
 //!
-//! What a pod does follows from its spec: a command that plainly ends does so with its exit code, an image whose tag says that it
-//! doesn't exist can't be pulled, everything else keeps running. Annotations on a pod choose otherwise:
+//! What a pod does follows from its spec: a command that plainly ends does so with its exit code, and a script of a shell is gone through as
+//! far as its variables and the files of its empty volumes decide it (see `shell`). An image whose tag says that it doesn't exist can't be
+//! pulled, everything else keeps running. Annotations on a pod choose otherwise:
 //!
 //! | `simulated.setpoint.dev/` | what happens |
 //! |---|---|
@@ -29,6 +30,7 @@ mod admission;
 mod behaviour;
 mod command;
 mod container;
+mod environment;
 mod events;
 mod heartbeat;
 mod identity;
@@ -36,6 +38,7 @@ mod kubelet;
 mod log;
 mod plan;
 mod pod;
+mod shell;
 mod status;
 mod usage;
 

@@ -137,7 +137,7 @@ impl Life<'_> {
         running: ContainerStateRunning,
     ) -> (ContainerState, Option<Timestamp>) {
         let started = running.started_at.as_ref().map_or(self.now, |time| time.0);
-        let end = self.behaviour.end.map(|end| (later(started, end.after), end.code));
+        let end = self.behaviour.end_of(status.restart_count).map(|end| (later(started, end.after), end.code));
         let lost = self.lost.filter(|lost| started < *lost).map(|lost| (seconds(lost), LOST_CODE));
         let end = end.into_iter().chain(lost).min_by_key(|(at, _)| *at);
         match end {
@@ -261,12 +261,13 @@ fn go_span(seconds: u64) -> String {
 
 /// 64 hexadecimal digits that depend on the parts and on nothing else.
 fn digest(parts: &[&str]) -> String {
-    let word = |salt: u64| {
-        let bytes = parts.iter().flat_map(|part| part.bytes().chain([0]));
-        let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64 ^ salt.wrapping_mul(0x9e37_79b9_7f4a_7c15), |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-        });
-        format!("{hash:016x}")
-    };
-    (1..=4).map(word).collect()
+    (1..=4).map(|salt| format!("{:016x}", mixed(parts, salt))).collect()
+}
+
+/// A number that depends on the parts and the salt, and on nothing else.
+pub fn mixed(parts: &[&str], salt: u64) -> u64 {
+    let bytes = parts.iter().flat_map(|part| part.bytes().chain([0]));
+    bytes.fold(0xcbf2_9ce4_8422_2325_u64 ^ salt.wrapping_mul(0x9e37_79b9_7f4a_7c15), |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
 }

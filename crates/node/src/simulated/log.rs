@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-use super::command;
+use super::behaviour;
 
 /// How often a container that runs says so.
 const PERIOD: u64 = 10;
@@ -34,7 +34,8 @@ pub fn log(pod: &Pod, container: &str, previous: bool, now: Timestamp) -> Result
     let image = spec.and_then(|it| it.image.as_deref()).unwrap_or_default();
     let first = format!("simulated: container {container:?} of pod {place} would run {image} here; nothing runs");
     lines.push((run.started, first));
-    lines.extend(spec.map(said).unwrap_or_default().into_iter().map(|(after, text)| (later(run.started, after), text)));
+    let said = said(pod, container, run.number);
+    lines.extend(said.into_iter().map(|(after, text)| (later(run.started, after), text)));
     let ran = u64::try_from(until.duration_since(run.started).as_secs()).unwrap_or(0);
     let periods = ran / PERIOD;
     for period in periods.saturating_sub(LINES_MAX) + 1..=periods {
@@ -65,6 +66,8 @@ fn apart(mut lines: Vec<(Timestamp, String)>) -> Vec<(Timestamp, String)> {
 
 /// One run of a container.
 struct Run {
+    /// How many there were before it.
+    number: u32,
     started: Timestamp,
     /// When, and with which code.
     ended: Option<(Timestamp, i32)>,
@@ -76,13 +79,14 @@ impl Run {
         let status = statuses(pod).find(|it| it.name == container).ok_or_else(unknown)?;
         let last = status.last_state.as_ref().and_then(|state| state.terminated.as_ref());
         let state = status.state.clone().unwrap_or_default();
+        let restarts = u32::try_from(status.restart_count).unwrap_or_default();
         let ended = match (previous, &state.running, state.terminated, last) {
             (true, _, _, None) => {
                 return Err(format!("previous terminated container {container:?} in pod {name:?} not found"));
             }
             (true, _, _, Some(last)) => last.clone(),
             (false, Some(running), ..) => {
-                return Ok(Run { started: moment(running.started_at.as_ref()), ended: None });
+                return Ok(Run { number: restarts, started: moment(running.started_at.as_ref()), ended: None });
             }
             (false, None, Some(ended), _) => ended,
             (false, None, None, Some(last)) => last.clone(),
@@ -97,15 +101,18 @@ impl Run {
             }
         };
         let finished = moment(ended.finished_at.as_ref());
-        Ok(Run { started: moment(ended.started_at.as_ref()), ended: Some((finished, ended.exit_code)) })
+        let number = if previous { restarts.saturating_sub(1) } else { restarts };
+        Ok(Run { number, started: moment(ended.started_at.as_ref()), ended: Some((finished, ended.exit_code)) })
     }
 }
 
-/// What the commands of a container print by themselves.
-fn said(container: &Container) -> Vec<(Duration, String)> {
-    let words = container.command.iter().chain(&container.args).flatten();
-    let words: Vec<Box<str>> = words.map(|word| word.as_str().into()).collect();
-    command::said(&words)
+/// What the commands of a container print by themselves in their n-th run.
+fn said(pod: &Pod, container: &str, number: u32) -> Vec<(Duration, String)> {
+    let view = serde_json::to_value(pod).and_then(serde_json::from_value::<super::pod::Pod>);
+    let Ok(view) = view else { return Vec::new() };
+    let mut containers = view.spec.containers.iter().chain(&view.spec.init_containers);
+    let found = containers.find(|it| *it.name == *container);
+    found.map(|found| behaviour::said(&view, found, number)).unwrap_or_default()
 }
 
 fn containers(pod: &Pod) -> impl Iterator<Item = &Container> {

@@ -287,7 +287,7 @@ impl<'a> Lives<'a> {
     }
 
     fn of(&'a self, container: &'a Container) -> Life<'a> {
-        let behaviour = behaviour::of(container, &self.pod.metadata.annotations);
+        let behaviour = behaviour::of(self.pod, container);
         let (restart, uid) = (self.restart, &*self.pod.metadata.uid);
         Life {
             container,
@@ -304,7 +304,7 @@ impl<'a> Lives<'a> {
 
     /// An init container starts again only if it failed; annotations are about the others.
     fn init(&'a self, container: &'a Container) -> Life<'a> {
-        let behaviour = behaviour::of_init(container);
+        let behaviour = behaviour::of_init(self.pod, container);
         let restart = match (container.is_sidecar(), self.restart) {
             (true, _) => Restart::Always,
             (false, Restart::Never) => Restart::Never,

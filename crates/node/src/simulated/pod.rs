@@ -34,6 +34,7 @@ pub struct Meta {
     pub resource_version: Box<str>,
     pub generation: i64,
     pub annotations: Pairs,
+    pub labels: Pairs,
     pub deletion_timestamp: Option<Time>,
     pub deletion_grace_period_seconds: i64,
     pub finalizers: Box<[Box<str>]>,
@@ -51,7 +52,22 @@ pub struct Spec {
     pub readiness_gates: Box<[ReadinessGate]>,
     pub ephemeral_containers: Box<[Container]>,
     pub overhead: Requests,
+    pub hostname: Option<Box<str>>,
+    pub service_account_name: Box<str>,
+    pub volumes: Box<[Volume]>,
 }
+
+/// A volume; only those that begin empty are told apart.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Volume {
+    pub name: Box<str>,
+    pub empty_dir: Option<Present>,
+}
+
+/// Something that is there; what is in it is not read.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+pub struct Present {}
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -65,6 +81,39 @@ pub struct Container {
     pub readiness_probe: Option<Probe>,
     pub resources: Resources,
     pub ports: Box<[ContainerPort]>,
+    pub env: Box<[EnvVar]>,
+    pub volume_mounts: Box<[VolumeMount]>,
+    pub stdin: bool,
+    pub tty: bool,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct EnvVar {
+    pub name: Box<str>,
+    pub value: Box<str>,
+    pub value_from: Option<EnvSource>,
+}
+
+/// Where a value comes from; of all places only the pod itself is read.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct EnvSource {
+    pub field_ref: Option<FieldRef>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct FieldRef {
+    pub field_path: Box<str>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct VolumeMount {
+    pub name: Box<str>,
+    pub mount_path: Box<str>,
+    pub sub_path: Box<str>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -140,8 +189,8 @@ impl Pod {
             && self.spec.ephemeral_containers.is_empty()
             && is_true(&self.status, "Ready")
             && self.spec.containers.iter().chain(&self.spec.init_containers).all(|container| {
-                let behaviour = behaviour::of(container, &self.metadata.annotations);
-                container.restart_policy.is_none() && behaviour.end.is_none() && behaviour.ready_after.is_some()
+                let behaviour = behaviour::of(self, container);
+                container.restart_policy.is_none() && behaviour.runs_on() && behaviour.ready_after.is_some()
             })
             && self.status.observed_generation.is_none_or(|seen| seen == self.metadata.generation);
         if !self.is_settled && !is_up && !self.has_ended() {
@@ -153,6 +202,8 @@ impl Pod {
             *self.status = core::PodStatus { phase: kept.phase, pod_ip: kept.pod_ip, ..core::PodStatus::default() };
             self.spec.containers = Box::default();
             self.spec.init_containers = Box::default();
+            self.spec.volumes = Box::default();
+            self.metadata.labels = Pairs::default();
         }
     }
 }

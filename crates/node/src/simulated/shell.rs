@@ -1,0 +1,439 @@
+//! What a script would do if a shell ran it: a small part of a shell, whose commands are those that touch nothing but variables, time and
+//! the files of the container's own empty volumes.
+//!
+//! Invariants
+//! - What can't be known is not guessed: a command, a variable or a file that is not known makes the script run on.
+//! - Nothing is run, read or written outside of this process.
+
+mod sum;
+mod syntax;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::command::{self, End};
+use syntax::{Command, Joint, List, Piece, Target, Word};
+
+/// Most commands that one run of a script takes; one that takes more runs on.
+const STEPS_MAX: usize = 2_000;
+/// Most lines that one run of a script prints.
+const SAID_MAX: usize = 1_000;
+/// Longest text that a variable, a file or a line holds.
+const TEXT_MAX: usize = 64 * 1024;
+
+/// The variables of a container and where its files are known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Environment {
+    /// By name; one without a value is set to something that is not known here.
+    pub variables: BTreeMap<String, Option<String>>,
+    /// Directories that begin empty and live as long as the pod.
+    pub volumes: Vec<String>,
+    /// Directories that begin empty at each start.
+    pub scratch: Vec<String>,
+    /// What `$RANDOM` is drawn from.
+    pub seed: u64,
+}
+
+/// Files by path, with their texts as far as they are known.
+pub type Files = BTreeMap<String, Option<String>>;
+
+/// One run of a script.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Run {
+    /// When and how it ends; it runs on without.
+    pub end: Option<End>,
+    /// What it prints, and how long after its start.
+    pub said: Vec<(Duration, String)>,
+}
+
+/// Runs a script; its files stay for the next run. `strict` is the shell's option `-e`.
+pub fn run(script: &str, strict: bool, environment: &Environment, files: &mut Files) -> Run {
+    syntax::parse(script).map_or_else(Run::default, |list| run_list(&list, strict, environment, files))
+}
+
+/// Runs one command whose words are as they stand.
+pub fn run_words(words: &[String], environment: &Environment, files: &mut Files) -> Run {
+    let words = words.iter().map(|word| Word(vec![Piece::Text(word.clone())])).collect();
+    run_list(&vec![(Joint::Then, Command::Simple { words, into: None })], false, environment, files)
+}
+
+fn run_list(list: &List, strict: bool, environment: &Environment, files: &mut Files) -> Run {
+    let variables = environment.variables.clone();
+    let mut shell = Shell {
+        environment,
+        variables,
+        files,
+        strict,
+        steps: 0,
+        draws: 0,
+        after: Duration::ZERO,
+        said: Vec::new(),
+        is_told: true,
+    };
+    let code = match shell.list(list, false) {
+        Flow::On(code) | Flow::Exit(code) => Some(code),
+        Flow::Endless => None,
+    };
+    let (after, said) = (shell.after, shell.said);
+    shell.files.retain(|path, _| environment.volumes.iter().any(|volume| is_in(path, volume)));
+    Run { end: code.map(|code| End { after, code }), said }
+}
+
+fn is_in(path: &str, directory: &str) -> bool {
+    path.strip_prefix(directory.trim_end_matches('/')).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// How a command left the script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flow {
+    On(i32),
+    Exit(i32),
+    Endless,
+}
+
+struct Shell<'a> {
+    environment: &'a Environment,
+    variables: BTreeMap<String, Option<String>>,
+    files: &'a mut Files,
+    strict: bool,
+    steps: usize,
+    draws: u64,
+    after: Duration,
+    said: Vec<(Duration, String)>,
+    /// Whether all that was printed is known.
+    is_told: bool,
+}
+
+impl Shell<'_> {
+    /// Runs commands in order. Where their failure is asked for, it ends nothing.
+    fn list(&mut self, list: &List, asked: bool) -> Flow {
+        let mut code = 0;
+        for (index, (joint, command)) in list.iter().enumerate() {
+            let runs = match joint {
+                Joint::Then => true,
+                Joint::And => code == 0,
+                Joint::Or => code != 0,
+            };
+            if !runs {
+                continue;
+            }
+            let is_asked = asked || list.get(index + 1).is_some_and(|(next, _)| *next != Joint::Then);
+            match self.command(command, is_asked) {
+                Flow::On(next) if next != 0 && self.strict && !is_asked => return Flow::Exit(next),
+                Flow::On(next) => code = next,
+                other => return other,
+            }
+        }
+        Flow::On(code)
+    }
+
+    fn command(&mut self, command: &Command, asked: bool) -> Flow {
+        self.steps += 1;
+        if self.steps > STEPS_MAX {
+            return Flow::Endless;
+        }
+        match command {
+            Command::Simple { words, into } => self.simple(words, into.as_ref()),
+            Command::Group(list) => self.list(list, asked),
+            Command::Not(command) => match self.command(command, true) {
+                Flow::On(code) => Flow::On(i32::from(code == 0)),
+                other => other,
+            },
+            Command::If { branches, otherwise } => {
+                for (condition, body) in branches {
+                    match self.list(condition, true) {
+                        Flow::On(0) => return self.list(body, asked),
+                        Flow::On(_) => {}
+                        other => return other,
+                    }
+                }
+                self.list(otherwise, asked)
+            }
+            Command::Loop { until, condition, body } => loop {
+                match self.list(condition, true) {
+                    Flow::On(code) if (code == 0) == *until => return Flow::On(0),
+                    Flow::On(_) => {}
+                    other => return other,
+                }
+                match self.list(body, asked) {
+                    Flow::On(_) => self.steps += 1,
+                    other => return other,
+                }
+                if self.steps > STEPS_MAX {
+                    return Flow::Endless;
+                }
+            },
+            Command::For { name, words, body } => {
+                let Some(values) = self.words(words) else { return Flow::Endless };
+                let mut code = 0;
+                for value in values {
+                    self.variables.insert(name.clone(), Some(value));
+                    match self.list(body, asked) {
+                        Flow::On(next) => code = next,
+                        other => return other,
+                    }
+                }
+                Flow::On(code)
+            }
+        }
+    }
+
+    fn simple(&mut self, words: &[Word], into: Option<&Target>) -> Flow {
+        let mut words = words;
+        while let Some((name, value)) = words.first().and_then(assignment) {
+            let value = self.text(&value);
+            self.variables.insert(name, value);
+            words = &words[1..];
+        }
+        let Some((program, arguments)) = words.split_first() else { return Flow::On(0) };
+        let Some(program) = self.text(program) else { return Flow::Endless };
+        let program = command::base(&program).to_owned();
+        let values = self.words(arguments);
+        let before = self.said.len();
+        let flow = self.program(&program, values.as_deref());
+        match (into, flow) {
+            (Some(target), Flow::On(code)) => self.written(target, before, code),
+            (_, flow) => flow,
+        }
+    }
+
+    /// Moves what was printed since then to a file.
+    fn written(&mut self, target: &Target, before: usize, code: i32) -> Flow {
+        let Some(path) = self.text(&target.path) else { return Flow::Endless };
+        let lines: String = self.said.drain(before..).map(|(_, line)| line + "\n").collect();
+        let told = std::mem::replace(&mut self.is_told, true).then_some(lines);
+        if path != "/dev/null" {
+            let old = if target.append {
+                self.files.remove(&path).unwrap_or_else(|| Some(String::new()))
+            } else {
+                Some(String::new())
+            };
+            let text = old.zip(told).map(|(old, new)| old + &new).filter(|text| text.len() <= TEXT_MAX);
+            self.files.insert(path, text);
+        }
+        Flow::On(code)
+    }
+
+    /// Runs a program. Without arguments, they are not known.
+    fn program(&mut self, program: &str, arguments: Option<&[String]>) -> Flow {
+        match (program, arguments) {
+            ("true" | ":" | "export" | "trap" | "umask", _) => Flow::On(0),
+            ("false", _) => Flow::On(1),
+            ("echo", None) | ("date" | "uname" | "pwd" | "id" | "printf", _) => {
+                self.is_told = false;
+                Flow::On(0)
+            }
+            (_, None) => Flow::Endless,
+            ("set", Some(options)) => {
+                self.strict |= options.iter().any(|it| it.starts_with('-') && it.contains('e') && !it.contains('o'));
+                Flow::On(0)
+            }
+            ("echo", Some(words)) => {
+                let words = words.strip_prefix(&["-n".to_owned()]).unwrap_or(words);
+                self.say(words.join(" "))
+            }
+            ("env" | "printenv", Some([])) => {
+                let lines: Vec<String> = self
+                    .variables
+                    .iter()
+                    .filter_map(|(name, value)| Some(format!("{name}={}", value.as_ref()?)))
+                    .collect();
+                for line in lines {
+                    self.say(line);
+                }
+                self.is_told = false;
+                Flow::On(0)
+            }
+            ("hostname", Some(_)) => match self.variables.get("HOSTNAME").cloned().flatten() {
+                Some(name) => self.say(name),
+                None => self.program("date", None),
+            },
+            ("exit", Some([])) => Flow::Exit(0),
+            ("exit", Some([code])) => code.parse().map_or(Flow::Endless, |code: i32| Flow::Exit(code & 0xff)),
+            ("sleep", Some([time])) => match command::span(time) {
+                Some(span) => {
+                    self.after = self.after.saturating_add(span);
+                    Flow::On(0)
+                }
+                None => Flow::Endless,
+            },
+            ("touch", Some(paths)) => {
+                for path in paths {
+                    self.files.entry(path.clone()).or_insert_with(|| Some(String::new()));
+                }
+                Flow::On(0)
+            }
+            ("rm", Some(paths)) => {
+                for path in paths.iter().filter(|path| !path.starts_with('-')) {
+                    self.files.retain(|file, _| !is_in(file, path));
+                }
+                Flow::On(0)
+            }
+            ("cat", Some([path])) => self.print(path),
+            ("expr", Some(words)) => match sum::value(&words.join(" "), &|_| None) {
+                Some(value) => {
+                    self.say(value.to_string());
+                    Flow::On(i32::from(value == 0))
+                }
+                None => Flow::Endless,
+            },
+            ("[", Some([inside @ .., close])) if close == "]" => self.judged(inside),
+            ("[[", Some([inside @ .., close])) if close == "]]" => self.judged(inside),
+            ("test", Some(inside)) => self.judged(inside),
+            _ => Flow::Endless,
+        }
+    }
+
+    fn say(&mut self, line: String) -> Flow {
+        if self.said.len() < SAID_MAX && line.len() <= TEXT_MAX {
+            self.said.push((self.after, line));
+        } else {
+            self.is_told = false;
+        }
+        Flow::On(0)
+    }
+
+    fn print(&mut self, path: &str) -> Flow {
+        match self.files.get(path).cloned() {
+            Some(Some(text)) => {
+                for line in text.lines() {
+                    self.say(line.to_owned());
+                }
+                Flow::On(0)
+            }
+            Some(None) => {
+                self.is_told = false;
+                Flow::On(0)
+            }
+            None if self.is_known(path) => Flow::On(1),
+            None => Flow::Endless,
+        }
+    }
+
+    /// Whether a file of this name would be known.
+    fn is_known(&self, path: &str) -> bool {
+        self.directories().any(|directory| is_in(path, directory))
+    }
+
+    fn judged(&self, words: &[String]) -> Flow {
+        self.holds(words).map_or(Flow::Endless, |holds| Flow::On(i32::from(!holds)))
+    }
+
+    /// Whether a test holds; none if that can't be known.
+    fn holds(&self, words: &[String]) -> Option<bool> {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        match words.as_slice() {
+            [] => Some(false),
+            ["!", rest @ ..] => {
+                let rest: Vec<String> = rest.iter().map(|it| (*it).to_owned()).collect();
+                self.holds(&rest).map(|holds| !holds)
+            }
+            [text] => Some(!text.is_empty()),
+            ["-n", text] => Some(!text.is_empty()),
+            ["-z", text] => Some(text.is_empty()),
+            ["-e" | "-f" | "-r" | "-w", path] if self.files.contains_key(*path) => Some(true),
+            ["-s", path] if self.files.contains_key(*path) => self.files.get(*path)?.as_ref().map(|it| !it.is_empty()),
+            ["-d" | "-e" | "-r" | "-w", path] if self.is_volume(path) => Some(true),
+            ["-e" | "-f" | "-r" | "-w" | "-s" | "-d" | "-x", path] => self.is_known(path).then_some(false),
+            [one, "=" | "==", other] => Some(one == other),
+            [one, "!=", other] => Some(one != other),
+            [one, sign, other] => {
+                let (one, other): (i64, i64) = (one.parse().ok()?, other.parse().ok()?);
+                match *sign {
+                    "-eq" => Some(one == other),
+                    "-ne" => Some(one != other),
+                    "-lt" => Some(one < other),
+                    "-le" => Some(one <= other),
+                    "-gt" => Some(one > other),
+                    "-ge" => Some(one >= other),
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
+    }
+
+    fn is_volume(&self, path: &str) -> bool {
+        let path = path.trim_end_matches('/');
+        self.directories().any(|it| it.trim_end_matches('/') == path)
+    }
+
+    fn directories(&self) -> impl Iterator<Item = &str> {
+        self.environment.volumes.iter().chain(&self.environment.scratch).map(String::as_str)
+    }
+
+    /// Words with their values; those of variables outside of quotes are cut at spaces.
+    fn words(&mut self, words: &[Word]) -> Option<Vec<String>> {
+        let mut values = Vec::new();
+        for word in words {
+            match word.0.as_slice() {
+                [Piece::Variable { quoted: false, .. } | Piece::Output { quoted: false, .. }] => {
+                    values.extend(self.text(word)?.split_whitespace().map(str::to_owned));
+                }
+                _ => values.push(self.text(word)?),
+            }
+        }
+        Some(values)
+    }
+
+    /// The value of a word; none if it can't be known.
+    fn text(&mut self, word: &Word) -> Option<String> {
+        let mut text = String::new();
+        for piece in &word.0 {
+            match piece {
+                Piece::Text(part) => text.push_str(part),
+                Piece::Variable { name, fallback, .. } => {
+                    let value = self.variable(name)?;
+                    text.push_str(if value.is_empty() { fallback.as_deref().unwrap_or("") } else { &value });
+                }
+                Piece::Output { script, .. } => text.push_str(&self.output(script)?),
+                Piece::Sum(sum) => {
+                    // Variables are looked up first: drawing a number changes what the next draw gives.
+                    let sum = self.text(&syntax::word(sum)?)?;
+                    text.push_str(&sum::value(&sum, &|name| self.variables.get(name).cloned().flatten())?.to_string());
+                }
+            }
+            if text.len() > TEXT_MAX {
+                return None;
+            }
+        }
+        Some(text)
+    }
+
+    /// A variable that nobody set may still be one of the image's.
+    fn variable(&mut self, name: &str) -> Option<String> {
+        match self.variables.get(name) {
+            Some(value) => value.clone(),
+            None if name == "RANDOM" => {
+                self.draws += 1;
+                let mixed = (self.environment.seed ^ self.draws).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                Some((mixed >> 49).to_string())
+            }
+            None => None,
+        }
+    }
+
+    /// What a script inside of a word prints.
+    fn output(&mut self, script: &str) -> Option<String> {
+        let list = syntax::parse(script)?;
+        let (said, is_told) = (std::mem::take(&mut self.said), std::mem::replace(&mut self.is_told, true));
+        let flow = self.list(&list, true);
+        let lines: Vec<String> = std::mem::replace(&mut self.said, said).into_iter().map(|(_, line)| line).collect();
+        let is_known = std::mem::replace(&mut self.is_told, is_told) && flow != Flow::Endless;
+        is_known.then(|| lines.join("\n"))
+    }
+}
+
+/// `NAME=value` before a command, or alone.
+fn assignment(word: &Word) -> Option<(String, Word)> {
+    let Some(Piece::Text(text)) = word.0.first() else { return None };
+    let (name, rest) = text.split_once('=')?;
+    let is_name = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+        && name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
+    let mut value = word.clone();
+    value.0[0] = Piece::Text(rest.to_owned());
+    is_name.then(|| (name.to_owned(), value))
+}
+
+#[cfg(test)]
+mod tests;
