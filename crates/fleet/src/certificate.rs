@@ -45,6 +45,8 @@ pub enum CertificateError {
     Refused(String),
     /// Nobody signed it.
     Unanswered,
+    /// The hub that was to be asked could not be.
+    Unreached(std::io::Error),
 }
 
 impl fmt::Display for CertificateError {
@@ -56,6 +58,7 @@ impl fmt::Display for CertificateError {
             CertificateError::Unanswered => {
                 formatter.write_str("no controller signed the request within half a minute")
             }
+            CertificateError::Unreached(error) => write!(formatter, "the hub was not reached: {error}"),
         }
     }
 }
@@ -119,6 +122,14 @@ pub(crate) async fn of_request(
         Err(CertificateError::Unanswered) => Ok(None),
         answer => answer.map(Some),
     }
+}
+
+/// A key for a party, and the request for its certificate, both in PEM: for who has a token that vouches for it.
+pub(crate) fn request_of_party(party: &Party) -> Result<(String, String), CertificateError> {
+    let key = KeyPair::generate()?;
+    let (name, organization) = party.subject();
+    let request = request(&key, &name, organization, Vec::new())?;
+    Ok((key.serialize_pem(), request))
 }
 
 /// The key of a hub, and the request for its certificate, both in PEM: for who has the authority at hand.

@@ -33,8 +33,6 @@ use tokio::time::Instant;
 pub use view::GATEWAY_LABEL;
 
 use crate::kinds::{Rollout, firmware_name};
-use mail::PING;
-use plan::AWAY_AFTER;
 use rate::Hubs;
 use roster::{LinkState, Outgoing, Roster};
 use view::{FirmwareView, VehicleView};
@@ -48,13 +46,33 @@ const WRITES_AT_ONCE: usize = 16;
 /// Within this time vehicles come back that are sent away, each at a moment of its own.
 const COME_BACK_WITHIN: Duration = Duration::from_secs(30);
 
+/// How often vehicles are asked whether they are there, unless a hub is told otherwise.
+pub const PING: Duration = Duration::from_secs(60);
+
+/// Pings without an answer after which a vehicle counts as away.
+const PINGS_UNANSWERED: u32 = 3;
+
 /// What a hub is made with.
-#[derive(Default)]
 pub struct Options {
     /// Its name, which no other hub has and which it keeps over restarts.
     pub name: String,
     /// The director's key: assignments are signed with it.
     pub director: Option<SigningKey>,
+    /// How often vehicles are asked whether they are there, in whole seconds.
+    pub ping: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { name: String::new(), director: None, ping: PING }
+    }
+}
+
+impl Options {
+    /// How long a vehicle may not be heard of before it counts as away.
+    fn away_after(&self) -> Duration {
+        self.ping * PINGS_UNANSWERED
+    }
 }
 
 /// The certificate that a connection was opened with.
@@ -191,6 +209,11 @@ impl Hub {
         self.shared.clock.wall()
     }
 
+    /// How long a vehicle may not be heard of before it counts as away.
+    fn away_after(&self) -> Duration {
+        self.shared.options.away_after()
+    }
+
     /// The frame that tells a vehicle what should be.
     fn wish(&self, key: &Key) -> Option<Told> {
         let vehicle = self.shared.vehicles.lister().get(key.as_str())?;
@@ -260,7 +283,10 @@ impl Link {
                     self.tell(&frame.vehicle, goodbye("a later session is open", COME_BACK_WITHIN));
                     return Ok(());
                 }
-                self.tell(&frame.vehicle, mail::welcome(self.state.credential.as_ref(), self.hub.now()));
+                self.tell(
+                    &frame.vehicle,
+                    mail::welcome(self.state.credential.as_ref(), shared.options.ping, self.hub.now()),
+                );
                 shared.roster.has_mail(&key);
                 shared.writes.add(key);
             }
@@ -273,7 +299,7 @@ impl Link {
             Some(Said::Left(_)) => {
                 let key = key.ok_or("one vehicle leaves")?;
                 if shared.roster.leave(&key, &self.state) {
-                    shared.writes.add_after(key, AWAY_AFTER);
+                    shared.writes.add_after(key, shared.options.away_after());
                 }
             }
             Some(Said::Pong(_)) => {}
@@ -362,7 +388,7 @@ impl Link {
 impl Drop for Link {
     fn drop(&mut self) {
         // One that ends because nothing was heard for long enough is away at once.
-        let left = AWAY_AFTER.saturating_sub(Roster::silence(&self.state, Instant::now()));
+        let left = self.hub.away_after().saturating_sub(Roster::silence(&self.state, Instant::now()));
         for key in self.hub.shared.roster.close(&self.state) {
             self.hub.shared.writes.add_after(key, left);
         }
@@ -451,13 +477,13 @@ impl Hub {
 
     /// Each link has its turn once in the time of a ping.
     async fn tick(&self) {
-        let turns = PING.as_secs();
+        let turns = self.shared.options.ping.as_secs().max(1);
         let first = self.shared.chance.below(turns);
         for turn in first.. {
             tokio::time::sleep(Duration::from_secs(1)).await;
             let now = Instant::now();
             for link in self.shared.roster.turn(turn % turns, turns) {
-                if Roster::silence(&link, now) >= AWAY_AFTER {
+                if Roster::silence(&link, now) >= self.away_after() {
                     link.close();
                 } else {
                     link.send(ToVehicle::of(Told::Ping(turn)));

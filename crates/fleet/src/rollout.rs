@@ -171,7 +171,10 @@ async fn reconcile(context: Context, key: Key, caches: Caches) -> Result<Action,
         Act::Nothing => 0,
         Act::Release(_) if tally.candidates.is_empty() => 0,
         Act::Release(upto) => {
-            let unconfirmed = act::unconfirmed(&context, namespace, &facts).await?;
+            let unconfirmed = match Budget::is_for_all(&terms) {
+                true => Unconfirmed::default(),
+                false => act::unconfirmed(&context, namespace, &facts).await?,
+            };
             let budget = Budget::new(&terms, &tally, &unconfirmed);
             let picked = pick::pick(rollout.metadata.uid.as_deref().unwrap_or_default(), &terms, &tally, upto, budget);
             let told = picked.into_iter().map(|vehicle| (vehicle, &*firmware.spec.version)).collect();

@@ -1,12 +1,16 @@
 //! Any number of vehicles in one process: the agent's own state machine for each, and a world around it that can be made to fail.
 //!
-//! Nothing here has a task, a thread or a socket of a vehicle's own. Time and chance are passed in, so a run repeats by its seed. All
-//! vehicles speak over one link, as those of a depot do over their gateway: in memory, or over a socket.
+//! A fleet has no task, thread or socket. Time and chance are passed in, so a run repeats by its seed. What it says goes over one link, as
+//! that of a depot's vehicles does over their gateway, in memory or over a socket ([`over_memory`], [`over_socket`]); or each vehicle has a
+//! certificate and a socket of its own ([`over_sockets`]).
 //!
 //! Start at [`Fleet::hear`] and [`Fleet::advance`].
 
 mod drive;
+mod enrol;
 mod fault;
+mod link;
+mod sockets;
 mod vehicle;
 
 use std::cmp::Reverse;
@@ -18,7 +22,9 @@ use setpoint_fleet_protocol::{FromVehicle, Outcome, Said, Stage, ToVehicle, Told
 use setpoint_runtime::clock::Chance;
 
 pub use drive::{Connection, make_vehicles, over_memory, over_socket};
+pub use enrol::enrol_vehicles;
 pub use fault::Faults;
+pub use sockets::{Papers, over_sockets};
 use vehicle::Vehicle;
 
 /// What simulated vehicles are like.
@@ -61,6 +67,8 @@ pub struct Tally {
     pub failed: usize,
     /// Vehicles that can't be reached.
     pub offline: usize,
+    /// Vehicles that are linked to a hub.
+    pub linked: usize,
     /// Installations since the start.
     pub flashes: u64,
     /// Installations of a task and attempt that the same vehicle had installed to its end before: there must be none.
@@ -77,8 +85,13 @@ pub struct Fleet {
     happenings: HashMap<u64, Happening>,
     last_happening: u64,
     out: VecDeque<FromVehicle>,
+    /// Vehicles that want a link of their own.
+    calls: VecDeque<u32>,
+    /// Vehicles that are done with theirs.
+    hung_up: VecDeque<u32>,
+    /// Whether each vehicle has a link of its own, or all share one.
+    has_own_links: bool,
     chance: Chance,
-    is_connected: bool,
     flashes: u64,
     repeated: u64,
 }
@@ -124,8 +137,10 @@ impl Fleet {
             happenings: HashMap::new(),
             last_happening: 0,
             out: VecDeque::new(),
+            calls: VecDeque::new(),
+            hung_up: VecDeque::new(),
+            has_own_links: false,
             chance,
-            is_connected: false,
             flashes: 0,
             repeated: 0,
         };
@@ -135,24 +150,7 @@ impl Fleet {
         fleet
     }
 
-    /// The link is open: every vehicle in reach says hello.
-    pub fn connected(&mut self, now: Timestamp) {
-        self.is_connected = true;
-        for number in 0..self.vehicles.len() {
-            self.greet(u32::try_from(number).unwrap_or(u32::MAX), now);
-        }
-    }
-
-    /// The link is gone.
-    pub fn disconnected(&mut self, now: Timestamp) {
-        self.is_connected = false;
-        self.out.clear();
-        for number in 0..self.vehicles.len() {
-            self.step(u32::try_from(number).unwrap_or(u32::MAX), Event::Disconnected, now);
-        }
-    }
-
-    /// A frame from the hub.
+    /// A frame from the hub, over the link of all.
     pub fn hear(&mut self, frame: ToVehicle, now: Timestamp) {
         let Some(told) = frame.told else { return };
         if frame.vehicle.is_empty() {
@@ -161,7 +159,18 @@ impl Fleet {
             }
             return;
         }
-        let Some(number) = self.numbers.get(&frame.vehicle).copied() else { return };
+        if let Some(number) = self.number(&frame.vehicle) {
+            self.receive(number, told, now);
+        }
+    }
+
+    /// Which one has this name.
+    fn number(&self, name: &str) -> Option<u32> {
+        self.numbers.get(name).copied()
+    }
+
+    /// What is told to a vehicle, unless it is lost on the way or comes late.
+    fn receive(&mut self, number: u32, told: Told, now: Timestamp) {
         let faults = &self.options.faults;
         if self.chance.unit() < faults.drop {
             return;
@@ -189,6 +198,7 @@ impl Fleet {
                 // Another session of the same vehicle is younger: it tries again later, with a higher number.
                 let span = SignedDuration::from_millis(i64::from(goodbye.retry_within_ms.max(1000)));
                 self.step(number, Event::Disconnected, now);
+                self.hang_up(number);
                 self.schedule(number, now, span, Happening::Reach);
             }
             Told::Ping(_) => {}
@@ -209,7 +219,9 @@ impl Fleet {
                 Happening::Lose => self.lose(number, at),
                 Happening::Crash if is_of_this_life => self.crash(number, at),
                 Happening::Event(event) if is_of_this_life => self.ended(number, event, at),
-                Happening::Say(frame) if is_of_this_life && self.is_connected => self.out.push_back(*frame),
+                Happening::Say(frame) if is_of_this_life && self.vehicle(number).is_linked => {
+                    self.out.push_back(*frame)
+                }
                 Happening::Greet if is_of_this_life => self.greet(number, at),
                 Happening::Hear(told) if is_of_this_life => self.take(number, *told, at),
                 Happening::Wake if is_of_this_life => self.step(number, Event::Tick, at),
@@ -247,6 +259,7 @@ impl Fleet {
                 (stage, _) => *tally.stages.entry(stage.word()).or_default() += 1,
             }
             tally.offline += usize::from(!vehicle.is_in_reach());
+            tally.linked += usize::from(vehicle.is_linked);
         }
         tally
     }

@@ -55,6 +55,7 @@ impl Reconciler for Act {
             session: shared.roster.heard(&key, now),
             hub: shared.options.name.clone(),
             up_for: now.saturating_duration_since(shared.started),
+            away_after: shared.options.away_after(),
             is_barred: vehicle.spec.access.as_ref().is_some_and(|access| access.revoked),
         };
         match plan::decide(&vehicle.status, &known, context.clock().wall()) {

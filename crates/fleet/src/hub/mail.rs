@@ -11,9 +11,6 @@ use super::Credential;
 use super::view::{FirmwareView, VehicleView};
 use crate::kinds::{Task, UpdatePolicy};
 
-/// How often the hub asks whether a vehicle is there.
-pub const PING: Duration = Duration::from_secs(60);
-
 /// How long an assignment counts: a vehicle that was away longer is told again.
 const ASSIGNED_FOR: SignedDuration = SignedDuration::from_hours(30 * 24);
 
@@ -73,10 +70,10 @@ pub fn desired(
 }
 
 /// The answer to a hello.
-pub fn welcome(credential: Option<&Credential>, now: Timestamp) -> ToVehicle {
+pub fn welcome(credential: Option<&Credential>, ping: Duration, now: Timestamp) -> ToVehicle {
     ToVehicle::of(Told::Welcome(Welcome {
         protocol: PROTOCOL_VERSION,
-        ping_seconds: u32::try_from(PING.as_secs()).unwrap_or(u32::MAX),
+        ping_seconds: u32::try_from(ping.as_secs()).unwrap_or(u32::MAX),
         now: now.as_second(),
         certificate_from: credential.map_or(0, |credential| credential.from),
         certificate_until: credential.map_or(0, |credential| credential.until),

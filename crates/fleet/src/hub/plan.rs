@@ -8,9 +8,6 @@ use setpoint_fleet_protocol::{Outcome, Report};
 use super::view::Status;
 use crate::kinds::{Progress, Session, Slot};
 
-/// How long a vehicle may not be heard of before it counts as away: three pings.
-pub const AWAY_AFTER: Duration = Duration::from_secs(180);
-
 /// The least time between two writes that tell of another stage or gate.
 pub const STAGE_PAUSE: Duration = Duration::from_secs(5);
 
@@ -32,6 +29,8 @@ pub struct Known {
     pub hub: String,
     /// How long this hub has been there: before that it can't know who is away.
     pub up_for: Duration,
+    /// How long a vehicle may not be heard of before it counts as away.
+    pub away_after: Duration,
     /// Whether its access is revoked: it has no session then, wherever it had one.
     pub is_barred: bool,
 }
@@ -71,16 +70,16 @@ pub fn decide(written: &Status, known: &Known, now: Timestamp) -> Decision {
     match &known.session {
         _ if known.is_barred => absent(written, known, now),
         Some(heard) if heard.epoch < written.epoch() => Decision::Yield,
-        Some(heard) if heard.is_open || heard.silent_for < AWAY_AFTER => connected(written, heard, &known.hub, now),
+        Some(heard) if heard.is_open || heard.silent_for < known.away_after => connected(written, heard, known, now),
         _ => absent(written, known, now),
     }
 }
 
 /// The vehicle is there, or may come back in a moment.
-fn connected(written: &Status, heard: &Heard, hub: &str, now: Timestamp) -> Decision {
-    let next = own(written, heard, hub, now);
+fn connected(written: &Status, heard: &Heard, known: &Known, now: Timestamp) -> Decision {
+    let next = own(written, heard, &known.hub, now);
     // A session that is closed is told once it has been for long enough; the restart of a vehicle isn't worth two writes.
-    let until_away = || AWAY_AFTER.saturating_sub(heard.silent_for).max(Duration::from_secs(1));
+    let until_away = || known.away_after.saturating_sub(heard.silent_for).max(Duration::from_secs(1));
     let rest = if heard.is_open { SEEN_PAUSE } else { until_away() };
     let pause = match urgency(written, &next) {
         Urgency::None => {
@@ -104,7 +103,7 @@ fn connected(written: &Status, heard: &Heard, hub: &str, now: Timestamp) -> Deci
 fn absent(written: &Status, known: &Known, now: Timestamp) -> Decision {
     let Some((true, _)) = written.conditions.connected else { return Decision::Nothing };
     let is_ours = written.session.as_ref().is_none_or(|session| session.hub == known.hub);
-    let patience = if is_ours { AWAY_AFTER } else { ORPHANED_AFTER };
+    let patience = if is_ours { known.away_after } else { ORPHANED_AFTER };
     let silent = match (&known.session, is_ours) {
         (Some(heard), _) => heard.silent_for,
         (None, true) => known.up_for,

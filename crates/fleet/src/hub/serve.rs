@@ -28,7 +28,7 @@ use setpoint_fleet_protocol::metadata::ROOT_PATH;
 use setpoint_fleet_protocol::{Party, hex};
 use setpoint_runtime::manager::{Lifecycle, RunError, Runnable};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
@@ -52,9 +52,6 @@ const PLACE_LIMIT: Duration = Duration::from_secs(5);
 /// How long a connection may take for the header of a request.
 const HEADER_LIMIT: Duration = Duration::from_secs(60);
 
-/// Most connections. A process has seldom more files than this.
-const CONNECTIONS_MAX: usize = 100_000;
-
 /// The pause after a connection could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -65,8 +62,10 @@ pub type Body = BoxBody<Bytes, std::io::Error>;
 pub struct Front {
     /// Where it listens.
     pub listener: TcpListener,
-    /// Its own certificate and key, and whose certificates vehicles have.
-    pub credentials: Credentials,
+    /// Connections at a time; one more is closed at once, and comes back in its own time.
+    pub connections: usize,
+    /// Its own certificate and key, and whose certificates vehicles have: those of the moment, for vehicles that connect.
+    pub credentials: watch::Receiver<Credentials>,
     /// Where firmware is that it hands out itself: files named by their SHA-256.
     pub firmware: Option<PathBuf>,
     /// Bytes of firmware a second, over all vehicles; none for as fast as it goes.
@@ -76,7 +75,7 @@ pub struct Front {
 /// Certificates in PEM.
 #[derive(Clone)]
 pub struct Credentials {
-    /// The hub's certificate.
+    /// The hub's certificate, and those by which others find the way from an authority that they know to it.
     pub certificate: String,
     /// Its key.
     pub key: String,
@@ -85,6 +84,12 @@ pub struct Credentials {
 }
 
 impl Credentials {
+    /// These for ever.
+    #[must_use]
+    pub fn fixed(self) -> watch::Receiver<Credentials> {
+        watch::Sender::new(self).subscribe()
+    }
+
     fn config(&self) -> Result<ServerConfig, rustls::Error> {
         let wrong = |what: &str| rustls::Error::General(format!("the {what} is no PEM"));
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(self.certificate.as_bytes()).collect();
@@ -136,7 +141,9 @@ impl Runnable for Server {
 
     fn run(self: Box<Self>, lifecycle: Lifecycle) -> BoxFuture<'static, Result<(), RunError>> {
         Box::pin(async move {
-            let config = self.front.credentials.config()?;
+            let mut credentials = self.front.credentials;
+            let config = credentials.borrow_and_update().config()?;
+            let tls = watch::Sender::new(TlsAcceptor::from(Arc::new(config)));
             let desk = Arc::new(Desk {
                 depot: Depot::new(self.front.firmware, self.front.bytes_per_second),
                 polls: Polls::default(),
@@ -151,10 +158,12 @@ impl Runnable for Server {
             }
             lifecycle.ready();
             let mut connections = JoinSet::new();
+            let places = Arc::new(Semaphore::new(self.front.connections.min(Semaphore::MAX_PERMITS)));
             tokio::select! {
                 biased;
                 () = lifecycle.draining() => {}
-                () = accept(&self.front.listener, TlsAcceptor::from(Arc::new(config)), &desk, &mut connections) => {}
+                () = accept(&self.front.listener, places, &tls, &desk, &mut connections) => {}
+                () = renew(&mut credentials, &tls) => {}
             }
             drop(self.front.listener);
             // Vehicles have been told goodbye; who doesn't go is left.
@@ -182,8 +191,25 @@ enum Caller {
     Known(Party, Credential),
 }
 
-async fn accept(listener: &TcpListener, tls: TlsAcceptor, desk: &Arc<Desk>, connections: &mut JoinSet<()>) {
-    let (places, handshakes) = (Arc::new(Semaphore::new(CONNECTIONS_MAX)), Arc::new(Semaphore::new(HANDSHAKES)));
+/// Meets vehicles with the credentials of the moment; never ends.
+async fn renew(credentials: &mut watch::Receiver<Credentials>, tls: &watch::Sender<TlsAcceptor>) {
+    while credentials.changed().await.is_ok() {
+        match credentials.borrow_and_update().config() {
+            Ok(config) => drop(tls.send_replace(TlsAcceptor::from(Arc::new(config)))),
+            Err(error) => tracing::warn!(%error, "new certificates can't be used; the hub goes on with those before"),
+        }
+    }
+    std::future::pending().await
+}
+
+async fn accept(
+    listener: &TcpListener,
+    places: Arc<Semaphore>,
+    tls: &watch::Sender<TlsAcceptor>,
+    desk: &Arc<Desk>,
+    connections: &mut JoinSet<()>,
+) {
+    let handshakes = Arc::new(Semaphore::new(HANDSHAKES));
     loop {
         while connections.try_join_next().is_some() {}
         let stream = match listener.accept().await {
@@ -195,7 +221,8 @@ async fn accept(listener: &TcpListener, tls: TlsAcceptor, desk: &Arc<Desk>, conn
             }
         };
         let Ok(place) = places.clone().try_acquire_owned() else { continue };
-        connections.spawn(serve(stream, tls.clone(), handshakes.clone(), desk.clone(), place));
+        let tls = tls.borrow().clone();
+        connections.spawn(serve(stream, tls, handshakes.clone(), desk.clone(), place));
     }
 }
 

@@ -8,11 +8,12 @@ use std::collections::BTreeMap;
 use ring::digest::{SHA256, digest};
 
 use super::tally::Tally;
-use super::terms::Terms;
+use super::terms::{Share, Terms};
 use crate::view::VehicleView;
 
-/// How many vehicles are told in one run: the next one begins with fresh counts.
-pub const TOLD_MAX: usize = 500;
+/// How many vehicles are told in one run: the next one begins with fresh counts. A second or two of writing, so that with the pause between
+/// runs a rollout to all isn't slower than the vehicles.
+pub const TOLD_MAX: usize = 2_000;
 
 /// How many are without a confirmed firmware, as the API server knows it at this moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,6 +46,13 @@ impl<'a> Budget<'a> {
             groups: unconfirmed.groups.clone(),
             limits: limits.unwrap_or_default(),
         }
+    }
+
+    /// Whether nobody has to be counted: all may be without a confirmed firmware at once. A number is none of all: a cache that is behind may
+    /// not show how many they are.
+    #[must_use]
+    pub fn is_for_all(terms: &Terms) -> bool {
+        terms.group.is_none() && matches!(terms.concurrent, Share::Percent(percent) if percent >= 100)
     }
 
     /// Whether there is nothing left for anybody.

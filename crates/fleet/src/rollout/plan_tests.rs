@@ -144,6 +144,20 @@ fn nobody_is_told_beyond_the_budget() {
 }
 
 #[test]
+fn nobody_is_counted_where_all_may_be_at_it_at_once() {
+    let by_region = json!({"maxConcurrent": "100%", "maxUnavailable": {"groupBy": "region", "value": 1}});
+    for (asked, expected) in [
+        (json!({"maxConcurrent": "100%"}), true),
+        (json!({"maxConcurrent": "99%"}), false),
+        (json!({"maxConcurrent": 1_000_000}), false),
+        (by_region, false),
+    ] {
+        let terms = Terms::read(&spec(asked.clone())).unwrap();
+        assert_eq!(Budget::is_for_all(&terms), expected, "{asked}");
+    }
+}
+
+#[test]
 fn steps_count_from_the_beginning() {
     let steps = json!({"maxConcurrent": 9, "steps": [{"limit": 1}, {"limit": "50%"}]});
     given(steps.clone(), "cccccc").check("Progressing 1 Step +1");

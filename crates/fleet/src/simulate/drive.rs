@@ -9,29 +9,34 @@ use futures_util::stream::{self, StreamExt, TryStreamExt};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::PostParams;
 use kube::{Api, Client};
+use rustls::client::WantsClientCert;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{ClientConfig, ConfigBuilder, RootCertStore};
 use setpoint_fleet_protocol::{FRAME_BYTES_MAX, ToVehicle};
 use setpoint_runtime::clock::Clock;
 use setpoint_runtime::retry;
 use tokio::net::TcpStream;
 use tokio::time::sleep;
 use tokio_rustls::TlsConnector;
-use tokio_tungstenite::client_async_with_config;
+use tokio_rustls::client::TlsStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 
 use super::{Fleet, Options, Tally};
 use crate::certificate::Issued;
 use crate::hub::{GATEWAY_LABEL, Link};
 use crate::kinds::{Vehicle, VehicleSpec};
 
+/// A connection that frames go over.
+pub(super) type Socket = WebSocketStream<TlsStream<TcpStream>>;
+
 /// Vehicles that are made at once.
 const AT_ONCE: usize = 32;
 
 /// The longest pause without a look.
-const PAUSE_MAX: Duration = Duration::from_secs(1);
+pub(super) const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// Frames that are sent in a row before others are heard.
 const SENT_IN_A_ROW: usize = 256;
@@ -89,13 +94,13 @@ pub async fn over_memory(fleet: &mut Fleet, link: &Link, clock: Clock, mut stop:
 }
 
 /// Runs a fleet over a socket; after each connection that ends it connects again. `told` hears how it is doing about once a second.
-pub async fn over_socket(fleet: &mut Fleet, connection: &Connection, clock: Clock, mut told: impl FnMut(&Tally, bool)) {
+pub async fn over_socket(fleet: &mut Fleet, connection: &Connection, clock: Clock, mut told: impl FnMut(&Tally)) {
     loop {
         if let Err(error) = session(fleet, connection, clock, &mut told).await {
             tracing::debug!(%error, "the session with the hub ended");
         }
         fleet.disconnected(clock.wall());
-        told(&fleet.tally(), false);
+        told(&fleet.tally());
         // Vehicles go on without the hub.
         sleep(PAUSE_MAX).await;
         fleet.advance(clock.wall());
@@ -106,17 +111,9 @@ async fn session(
     fleet: &mut Fleet,
     connection: &Connection,
     clock: Clock,
-    told: &mut impl FnMut(&Tally, bool),
+    told: &mut impl FnMut(&Tally),
 ) -> io::Result<()> {
-    let stream = TcpStream::connect(&connection.hub).await?;
-    stream.set_nodelay(true)?;
-    let host = connection.hub.rsplit_once(':').map_or(connection.hub.as_str(), |(host, _)| host);
-    let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
-    let stream = TlsConnector::from(tls(connection)?).connect(name, stream).await?;
-    let config =
-        WebSocketConfig::default().max_message_size(Some(FRAME_BYTES_MAX)).max_frame_size(Some(FRAME_BYTES_MAX));
-    let url = format!("wss://{}/v1/connect", connection.hub);
-    let (mut socket, _) = client_async_with_config(url, stream, Some(config)).await.map_err(io::Error::other)?;
+    let mut socket = open(&connection.hub, tls(connection)?, WebSocketConfig::default()).await?;
     fleet.connected(clock.wall());
     let mut last_told = clock.now();
     loop {
@@ -133,7 +130,7 @@ async fn session(
         }
         if clock.now().saturating_duration_since(last_told) >= PAUSE_MAX {
             last_told = clock.now();
-            told(&fleet.tally(), true);
+            told(&fleet.tally());
         }
         let pause = if sent == SENT_IN_A_ROW { Duration::ZERO } else { pause(fleet, clock.wall()) };
         tokio::select! {
@@ -152,24 +149,49 @@ async fn session(
     }
 }
 
-fn pause(fleet: &Fleet, now: Timestamp) -> Duration {
+/// A WebSocket to a hub at `HOST:PORT`.
+pub(super) async fn open(hub: &str, tls: Arc<ClientConfig>, config: WebSocketConfig) -> io::Result<Socket> {
+    let stream = secure(hub, tls).await?;
+    let config = config.max_message_size(Some(FRAME_BYTES_MAX)).max_frame_size(Some(FRAME_BYTES_MAX));
+    let url = format!("wss://{hub}/v1/connect");
+    let (socket, _) = client_async_with_config(url, stream, Some(config)).await.map_err(io::Error::other)?;
+    Ok(socket)
+}
+
+/// A connection to a hub at `HOST:PORT`.
+pub(super) async fn secure(hub: &str, tls: Arc<ClientConfig>) -> io::Result<TlsStream<TcpStream>> {
+    let stream = TcpStream::connect(hub).await?;
+    stream.set_nodelay(true)?;
+    let host = hub.rsplit_once(':').map_or(hub, |(host, _)| host);
+    let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
+    TlsConnector::from(tls).connect(name, stream).await
+}
+
+pub(super) fn pause(fleet: &Fleet, now: Timestamp) -> Duration {
     let until = |at: Timestamp| Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO);
     fleet.next_due().map_or(PAUSE_MAX, until).min(PAUSE_MAX)
 }
 
 fn tls(connection: &Connection) -> io::Result<Arc<ClientConfig>> {
+    let (chain, key) = papers(&connection.issued)?;
+    let config = trusting(&connection.authority)?.with_client_auth_cert(chain, key).map_err(io::Error::other)?;
+    Ok(Arc::new(config))
+}
+
+/// One that takes hubs for what they say if this authority, in PEM, vouches for them.
+pub(super) fn trusting(authority: &str) -> io::Result<ConfigBuilder<ClientConfig, WantsClientCert>> {
     let mut roots = RootCertStore::empty();
-    for authority in CertificateDer::pem_slice_iter(connection.authority.as_bytes()) {
+    for authority in CertificateDer::pem_slice_iter(authority.as_bytes()) {
         roots.add(authority.map_err(io::Error::other)?).map_err(io::Error::other)?;
     }
-    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(connection.issued.certificate.as_bytes()).collect();
-    let key = PrivateKeyDer::from_pem_slice(connection.issued.key.as_bytes()).map_err(io::Error::other)?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_protocol_versions(&[&rustls::version::TLS13])
-        .map_err(io::Error::other)?
-        .with_root_certificates(roots)
-        .with_client_auth_cert(chain.map_err(io::Error::other)?, key)
-        .map_err(io::Error::other)?;
-    Ok(Arc::new(config))
+    let builder = ClientConfig::builder_with_provider(provider).with_protocol_versions(&[&rustls::version::TLS13]);
+    Ok(builder.map_err(io::Error::other)?.with_root_certificates(roots))
+}
+
+/// A certificate and its key, as TLS takes them.
+pub(super) fn papers(issued: &Issued) -> io::Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)> {
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(issued.certificate.as_bytes()).collect();
+    let key = PrivateKeyDer::from_pem_slice(issued.key.as_bytes()).map_err(io::Error::other)?;
+    Ok((chain.map_err(io::Error::other)?, key))
 }

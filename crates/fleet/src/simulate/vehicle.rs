@@ -31,6 +31,11 @@ pub struct Vehicle {
     /// Counts starts: what was under way in an earlier life never ends.
     pub life: u32,
     pub is_alive: bool,
+    /// Whether a link to a hub carries what it says.
+    pub is_linked: bool,
+    /// Whether a link of its own is being opened, and how many in a row could not be.
+    pub is_calling: bool,
+    pub failed_calls: u8,
     is_away: bool,
     active: Slot,
     trial: Option<(Slot, u8)>,
@@ -57,6 +62,9 @@ impl Vehicle {
             agent,
             life: 0,
             is_alive: true,
+            is_linked: false,
+            is_calling: false,
+            failed_calls: 0,
             is_away: false,
             active: Slot::A,
             trial: None,
@@ -88,8 +96,11 @@ impl Vehicle {
 impl Fleet {
     /// Says hello, if it can.
     pub(super) fn greet(&mut self, number: u32, now: Timestamp) {
-        if !self.is_connected || !self.vehicle(number).is_in_reach() {
+        if !self.vehicle(number).is_in_reach() {
             return;
+        }
+        if !self.vehicle(number).is_linked {
+            return self.call(number);
         }
         let vehicle = self.vehicle(number);
         vehicle.agent.next_epoch(now);
@@ -121,7 +132,7 @@ impl Fleet {
                 // The journal lives in the agent, which outlives its process here.
                 Action::Keep | Action::StopFetching => {}
                 Action::Report => {
-                    if self.is_connected && self.vehicle(number).is_in_reach() {
+                    if self.vehicle(number).is_linked && self.vehicle(number).is_in_reach() {
                         let report = self.vehicle(number).agent.report();
                         self.send(number, Said::Report(report), now);
                     }
@@ -268,7 +279,10 @@ impl Fleet {
     }
 
     fn leaves(&mut self, number: u32) {
-        if self.is_connected && !self.vehicle(number).is_away {
+        if self.has_own_links {
+            return self.hang_up(number);
+        }
+        if self.vehicle(number).is_linked && !self.vehicle(number).is_away {
             // The gateway's own word, which isn't sent over the vehicle's link.
             let vehicle = self.vehicle(number).agent.identity().vehicle.to_string();
             self.out.push_back(FromVehicle { vehicle, said: Some(Said::Left(true)) });

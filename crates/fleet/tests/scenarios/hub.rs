@@ -35,7 +35,7 @@ pub fn options(count: usize, faults: &str) -> simulate::Options {
 pub fn start_hub(plane: &ControlPlane, name: &str) -> (Hub, JoinHandle<()>) {
     let client = plane.client();
     let manager = Manager::new(client.clone(), plane.clock(), plane.chance(), ManagerOptions::default()).unwrap();
-    let hub = Hub::add_to(&manager, &client, Options { name: name.to_owned(), director: None }).unwrap();
+    let hub = Hub::add_to(&manager, &client, Options { name: name.to_owned(), ..Options::default() }).unwrap();
     let running = tokio::spawn(async move { drop(manager.run(std::future::pending()).await) });
     (hub, running)
 }

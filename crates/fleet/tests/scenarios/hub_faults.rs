@@ -115,7 +115,7 @@ impl Scenario for Upgrade {
             let (stopped, yard) = (process.stopped(), process.outside::<Yard>());
             let manager =
                 Manager::new(process.client.clone(), process.clock, process.chance, ManagerOptions::default()).unwrap();
-            let hub_options = Options { name: "hub-1".into(), director: None };
+            let hub_options = Options { name: "hub-1".into(), ..Options::default() };
             let _open = yard.open(Hub::add_to(&manager, &process.client, hub_options).unwrap());
             // A process that fails is started again by the kit.
             let _ = manager.run(stopped).await;

@@ -42,7 +42,8 @@ fn heard(report: Report) -> Heard {
 }
 
 fn known(session: Option<Heard>) -> Known {
-    Known { session, hub: "hub-1".into(), up_for: Duration::from_secs(10_000), is_barred: false }
+    let (up_for, away_after) = (Duration::from_secs(10_000), Duration::from_secs(180));
+    Known { session, hub: "hub-1".into(), up_for, away_after, is_barred: false }
 }
 
 /// What is written after a first report.

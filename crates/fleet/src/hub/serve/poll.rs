@@ -11,7 +11,6 @@ use setpoint_fleet_protocol::{FRAME_BYTES_MAX, FromVehicle, Party, Said};
 use tokio::time::{Instant, timeout};
 
 use super::{Body, full, plain};
-use crate::hub::plan::AWAY_AFTER;
 use crate::hub::{Credential, Hub, Link};
 
 /// How long a poll waits for something to say; below what proxies let a connection be silent for.
@@ -34,7 +33,7 @@ impl Polls {
         let link = Arc::new(hub.open_with(party.clone(), Some(credential.clone())));
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
-        open.retain(|_, polled| now.saturating_duration_since(polled.at) < AWAY_AFTER);
+        open.retain(|_, polled| now.saturating_duration_since(polled.at) < hub.away_after());
         open.insert(party.subject().0, Polled { link: link.clone(), at: now });
         link
     }
