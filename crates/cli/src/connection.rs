@@ -11,6 +11,7 @@ use kube::config::{
 use crate::failure::{Failure, UNREACHABLE};
 use crate::request::{Server, Voice};
 use crate::span;
+use crate::terminal::{self, Colour};
 
 /// Flags of every command that talks to an API server, named as in kubectl.
 #[derive(Args, Clone, Debug, Default)]
@@ -53,6 +54,9 @@ pub struct ConnectionArguments {
     /// How long one request may take, such as 5s or 1m; 0 for no limit
     #[arg(long, value_name = "TIME", default_value = "0", hide_default_value = true, value_parser = span::parse)]
     pub request_timeout: Duration,
+    /// When to use colours
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t = Colour::Auto, hide_default_value = true)]
+    pub color: Colour,
     /// What to tell of requests on standard error: 6 for what was asked and answered, 7 as lines for curl
     #[arg(long = "v", short = 'v', value_name = "LEVEL", default_value_t = 0, hide_default_value = true)]
     pub verbosity: u8,
@@ -61,7 +65,25 @@ pub struct ConnectionArguments {
 impl ConnectionArguments {
     /// Reads the kubeconfig and makes a client of it. Nothing is sent yet.
     pub async fn connect(&self) -> Result<Server, Failure> {
+        terminal::choose(self.color);
+        self.connect_to(self.config().await?)
+    }
+
+    /// The same server as somebody else finds it: with this token, or with nothing to show.
+    pub async fn connect_with(&self, token: Option<&str>) -> Result<Server, Failure> {
         let mut config = self.config().await?;
+        config.auth_info = AuthInfo { token: token.map(|token| token.to_owned().into()), ..AuthInfo::default() };
+        ConnectionArguments { act_as: None, act_as_group: Vec::new(), ..self.clone() }.connect_to(config)
+    }
+
+    /// The same server for whom the user of this connection acts.
+    pub async fn connect_as(&self, user: &str, group: &str) -> Result<Server, Failure> {
+        let other =
+            ConnectionArguments { act_as: Some(user.to_owned()), act_as_group: vec![group.to_owned()], ..self.clone() };
+        other.connect().await
+    }
+
+    fn connect_to(&self, mut config: kube::Config) -> Result<Server, Failure> {
         if self.act_as.is_none() && !self.act_as_group.is_empty() {
             return Err(Failure::error("requesting uid, groups or user-extra without impersonating a user")
                 .hint("say who with `--as`"));

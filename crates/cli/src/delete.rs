@@ -1,5 +1,6 @@
 //! `setpoint delete`: objects by name, by file, by label or all of a kind, and waits until they are gone.
 
+use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use clap::Args;
@@ -15,7 +16,7 @@ use crate::observe::{Subject, until};
 use crate::request::{Ask, METADATA, Server, Trouble};
 use crate::selection::{self, Selection};
 use crate::span;
-use crate::terminal::with_progress;
+use crate::terminal::{escape, with_progress};
 
 /// How long to wait for the end of objects if nobody says: a week.
 const WAIT_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -50,6 +51,13 @@ pub struct DeleteArguments {
     /// At once: the same as `--grace-period=1`
     #[arg(long)]
     pub now: bool,
+    /// Ask before anything is deleted, also where it wouldn't be: whole namespaces and `--all` are asked about on a terminal anyway
+    #[arg(long, short = 'i', num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true",
+          action = clap::ArgAction::Set, hide_default_value = true, hide_possible_values = true)]
+    pub interactive: bool,
+    /// Don't ask
+    #[arg(long, short = 'y', conflicts_with = "interactive")]
+    pub yes: bool,
     /// Without waiting for what runs to end
     #[arg(long)]
     pub force: bool,
@@ -93,6 +101,13 @@ pub async fn run(arguments: &DeleteArguments) -> Result<(), Failure> {
     let discovery = Discovery::read(&server).await?;
     let mut failures = Vec::new();
     let targets = targets(arguments, &server, &discovery, &mut failures).await?;
+    if plan.dry_run == DryRun::None
+        && asks(arguments, &targets, std::io::stdin().is_terminal())
+        && !confirmed(&targets).await
+    {
+        note("deletion is cancelled");
+        return Ok(());
+    }
     let mut deleted = Vec::new();
     let mut warned = !server.explicit_namespace || arguments.all_namespaces;
     let mut found = 0;
@@ -124,6 +139,35 @@ pub async fn run(arguments: &DeleteArguments) -> Result<(), Failure> {
         wait(&server, target, uid, deadline).await?;
     }
     Ok(())
+}
+
+/// Whether somebody is asked first: about much at once, where somebody is there to answer. Scripts are never asked, as by kubectl.
+fn asks(arguments: &DeleteArguments, targets: &[Target], is_terminal: bool) -> bool {
+    let is_much = arguments.all || targets.iter().any(|target| target.kind.resource == "namespaces");
+    !targets.is_empty() && (arguments.interactive || is_much && is_terminal && !arguments.yes)
+}
+
+/// How many names are told before the question.
+const NAMES_MAX: usize = 20;
+
+async fn confirmed(targets: &[Target]) -> bool {
+    note(&format!("You are about to delete the following {} resource(s):", targets.len()));
+    for target in targets.iter().take(NAMES_MAX) {
+        note(&escape(&format!("{}/{}", target.kind.word(), target.name)));
+    }
+    if targets.len() > NAMES_MAX {
+        note(&format!("and {} more", targets.len() - NAMES_MAX));
+    }
+    if targets.iter().any(|target| target.kind.resource == "namespaces") {
+        note("A namespace goes with everything that is in it.");
+    }
+    let _ = write!(std::io::stderr(), "Do you want to continue? (y/N): ");
+    let answer = tokio::task::spawn_blocking(|| {
+        let mut answer = String::new();
+        std::io::stdin().read_line(&mut answer).map(|_| answer)
+    });
+    let answer = answer.await.ok().and_then(Result::ok).unwrap_or_default();
+    ["y", "yes"].contains(&answer.trim().to_lowercase().as_str())
 }
 
 /// How to delete.

@@ -1,5 +1,7 @@
 //! `setpoint doctor`: what is between here and a working control plane, line by line, each with its fix.
 
+mod cis;
+
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -25,13 +27,15 @@ const CLOCK_SECONDS_MAX: i64 = 30;
 const DAYS_LEFT_MIN: i64 = 14;
 
 /// The files of a data directory that make their reader somebody else.
-const SECRET_FILES: [&str; 6] = [
+const SECRET_FILES: [&str; 8] = [
     "admin.kubeconfig",
     "pki/ca.pem",
     "pki/server.pem",
     "pki/admin.pem",
     "pki/service-account.pem",
     "pki/secrets.keys",
+    "pki/ca-former.pem",
+    "pki/director.key",
 ];
 
 /// The ports of `setpoint up`.
@@ -43,6 +47,9 @@ pub struct DoctorArguments {
     /// Which data directory to look at [default: that of `setpoint up`]
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
+    /// Go through the CIS benchmark for an API server instead, row by row; needs the rights of an administrator, changes nothing
+    #[arg(long)]
+    pub cis: bool,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub form: FormArguments,
@@ -57,6 +64,9 @@ type Finding = Result<String, (String, String)>;
 /// Runs it.
 pub async fn run(arguments: &DoctorArguments) -> Result<(), Failure> {
     let folder = arguments.data_dir.clone().or_else(data_folder);
+    if arguments.cis {
+        return benchmark(arguments, folder.as_deref()).await;
+    }
     let mut findings = Vec::new();
     findings.extend(folder.as_deref().map(|folder| ("data directory", data(folder))));
     findings.extend(folder.as_deref().map(|folder| ("disk", disk(folder))));
@@ -92,9 +102,28 @@ pub async fn run(arguments: &DoctorArguments) -> Result<(), Failure> {
     }
     match bad {
         0 => Ok(()),
-        1 => Err(Failure::error("1 thing is not as it should be").hint("the line with ✗ says how to mend it")),
+        1 => {
+            Err(Failure::error("1 thing is not as it should be").hint("the line with ✗ says how to mend it").answered())
+        }
         many => Err(Failure::error(format!("{many} things are not as they should be"))
-            .hint("mend them from the top: what is below may follow from it")),
+            .hint("mend them from the top: what is below may follow from it")
+            .answered()),
+    }
+}
+
+async fn benchmark(arguments: &DoctorArguments, folder: Option<&Path>) -> Result<(), Failure> {
+    let rows = with_progress("asking the server", cis::rows(&arguments.connection, folder)).await?;
+    if !arguments.form.print(|| cis::value(&rows)) {
+        print(&cis::text(&rows));
+    }
+    match rows.iter().filter(|row| row.state == cis::State::Fail).count() {
+        0 => Ok(()),
+        1 => Err(Failure::error("1 row fails")
+            .hint("docs/security.md tells what is on by default, and what turns it off")
+            .answered()),
+        many => Err(Failure::error(format!("{many} rows fail"))
+            .hint("docs/security.md tells what is on by default, and what turns it off")
+            .answered()),
     }
 }
 

@@ -4,12 +4,16 @@ use std::fmt;
 use std::io::Write;
 use std::process::ExitCode;
 
+use serde_json::{Value, json};
+
 /// Why a command ended without doing what it was asked.
 #[derive(Debug)]
 pub struct Failure {
     text: String,
     hint: Option<String>,
     code: u8,
+    /// Whether the answer on standard output tells of it already.
+    is_answered: bool,
 }
 
 /// The asked thing failed or is not so: what kubectl ends with in every such case.
@@ -22,6 +26,8 @@ pub const UNREACHABLE: u8 = 3;
 pub const FORBIDDEN: u8 = 4;
 /// Somebody else changed the same thing.
 pub const CONFLICT: u8 = 5;
+/// Somebody ended it: what a shell says of a process that SIGINT killed.
+pub const INTERRUPTED: u8 = 130;
 
 impl Failure {
     /// The asked thing failed.
@@ -34,9 +40,15 @@ impl Failure {
         Failure { code: USAGE, ..Failure::new(what, why) }
     }
 
+    /// Ended before its end, with what is so now; nothing for what has no other end.
+    pub fn interrupted(left: &str) -> Failure {
+        let text = if left.is_empty() { String::new() } else { format!("interrupted: {left}") };
+        Failure { code: INTERRUPTED, ..Failure::said(text) }
+    }
+
     /// In words that are known already, such as kubectl's.
     pub fn said(text: impl Into<String>) -> Failure {
-        Failure { text: text.into(), hint: None, code: FAILED }
+        Failure { text: text.into(), hint: None, code: FAILED, is_answered: false }
     }
 
     /// `error: ` and what is wrong.
@@ -82,6 +94,41 @@ impl Failure {
         Failure { code, ..self }
     }
 
+    /// With the exit code that kubectl has for it: 1, but for what was interrupted.
+    pub fn as_kubectl_ends(self) -> Failure {
+        if self.code == INTERRUPTED { self } else { self.with_code(FAILED) }
+    }
+
+    /// Told of by the answer already.
+    pub fn answered(self) -> Failure {
+        Failure { is_answered: true, ..self }
+    }
+
+    /// Whether programs have an answer that tells of it.
+    pub fn is_answered(&self) -> bool {
+        self.is_answered
+    }
+
+    /// Whether there is nothing to say.
+    pub fn is_silent(&self) -> bool {
+        self.text.is_empty()
+    }
+
+    /// For programs: a `Status`, as servers answer.
+    pub fn status(&self) -> Value {
+        let message = self.text.strip_prefix("error: ").unwrap_or(&self.text);
+        let mut status = json!({"apiVersion": "v1", "kind": "Status", "status": "Failure", "message": message});
+        match self.code {
+            FORBIDDEN => status["reason"] = "Forbidden".into(),
+            CONFLICT => status["reason"] = "Conflict".into(),
+            _ => {}
+        }
+        if let Some(hint) = &self.hint {
+            status["details"] = json!({"causes": [{"reason": "Hint", "message": hint}]});
+        }
+        status
+    }
+
     /// The exit code.
     pub fn code(&self) -> ExitCode {
         ExitCode::from(self.code)
@@ -123,6 +170,26 @@ mod tests {
     fn a_failure_is_told_with_what_to_do_next() {
         let failure = Failure::new("can't open the data in /a", "it is in use").hint("stop the other one");
         assert_eq!(failure.to_string(), "error: can't open the data in /a: it is in use\n  hint: stop the other one");
+    }
+
+    #[test]
+    fn programs_get_a_failure_as_a_status() {
+        let failure = Failure::error("deploy is forbidden").hint("ask somebody").with_code(FORBIDDEN);
+        assert_eq!(
+            failure.status(),
+            json!({
+                "apiVersion": "v1", "kind": "Status", "status": "Failure", "message": "deploy is forbidden",
+                "reason": "Forbidden", "details": {"causes": [{"reason": "Hint", "message": "ask somebody"}]},
+            })
+        );
+    }
+
+    #[test]
+    fn what_is_interrupted_is_never_taken_for_what_failed() {
+        let ended = |failure: Failure| failure.as_kubectl_ends().code();
+        assert_eq!(ended(Failure::interrupted("nothing was changed")), ExitCode::from(INTERRUPTED));
+        assert_eq!(ended(Failure::error("no").with_code(FORBIDDEN)), ExitCode::from(FAILED));
+        assert!(Failure::interrupted("").is_silent());
     }
 
     #[test]

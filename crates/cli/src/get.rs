@@ -14,7 +14,7 @@ use crate::request::{Ask, JSON, Server, TABLE, Trouble};
 use crate::selection::{self, Selection};
 use crate::tab::Tabs;
 use crate::table::{self, Options, Printer};
-use crate::terminal::with_progress;
+use crate::terminal::{fitting, with_progress};
 
 /// The command line.
 #[derive(Args, Debug)]
@@ -329,7 +329,7 @@ fn tables(arguments: &GetArguments, gathered: Gathered, wide: bool, server: &Ser
         }
     }
     let text = flush(&mut tabs, true);
-    print(&text);
+    print(&fitting(text.clone()));
     if text.is_empty() && !arguments.ignore_not_found && failures.is_empty() {
         match all_namespaced {
             true => note(&format!("No resources found in {} namespace.", server.namespace)),

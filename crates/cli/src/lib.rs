@@ -38,14 +38,18 @@ mod timeline;
 mod top;
 mod tree;
 mod wait;
+mod who_can;
 mod why;
 mod yaml;
 
 use clap::Subcommand;
 
-use failure::{FAILED, Failure};
+use failure::Failure;
 
+pub use connection::data_folder;
 pub use figures::Figures;
+pub use output::FormArguments;
+pub use request::refusal;
 pub use slip::nearest;
 pub use terminal::with_progress;
 
@@ -104,6 +108,17 @@ Examples:
     /// Show writes, conditions, events and runs of controllers around an object, in the order of time
     #[command(after_help = "Examples:\n  setpoint timeline deploy/web")]
     Timeline(timeline::TimelineArguments),
+    /// Tell who may do something, and through which binding and role
+    #[command(after_help = "\
+Examples:
+  setpoint who-can delete pods               in the namespace
+  setpoint who-can delete pods -A            in any
+  setpoint who-can update deploy/web
+  setpoint who-can get pods --subresource=log
+  setpoint who-can get /metrics
+
+Members of `system:masters` may do everything. What nodes and vehicles may do for being what they are is not told.")]
+    WhoCan(who_can::WhoCanArguments),
     /// Watch queues, rates and slow objects of the controllers
     #[command(after_help = "Examples:\n  setpoint top\n  setpoint top --once")]
     Top(top::TopArguments),
@@ -120,19 +135,85 @@ pub const SHARED_WITH_KUBECTL: [&str; 5] = ["get", "apply", "delete", "events", 
 
 /// Runs a command.
 pub async fn run(command: Command) -> Result<(), Failure> {
-    let outcome = match &command {
+    let outcome = tokio::select! {
+        outcome = perform(&command) => outcome,
+        () = interrupted() => Err(command.cut_short()),
+    };
+    if let (Err(failure), Some(form)) = (&outcome, command.form())
+        && !failure.is_answered()
+    {
+        form.print(|| failure.status());
+    }
+    match command.is_shared_with_kubectl() {
+        // kubectl ends with 1 whatever is wrong, and scripts know that.
+        true => outcome.map_err(|failure| failure.as_kubectl_ends()),
+        false => outcome,
+    }
+}
+
+async fn perform(command: &Command) -> Result<(), Failure> {
+    match command {
         Command::Get(arguments) => get::run(arguments).await,
         Command::Apply(arguments) => apply::run(arguments).await,
         Command::Delete(arguments) => delete::run(arguments).await,
         Command::Events(arguments) => events::run(arguments).await,
         Command::Wait(arguments) => wait::run(arguments).await,
-        Command::Why(arguments) => return why::run(arguments).await,
-        Command::Tree(arguments) => return tree::run(arguments).await,
-        Command::Timeline(arguments) => return timeline::run(arguments).await,
-        Command::Top(arguments) => return top::run(arguments).await,
-        Command::Status(arguments) => return status::run(arguments).await,
-        Command::Doctor(arguments) => return doctor::run(arguments).await,
-    };
-    // kubectl ends with 1 whatever is wrong, and scripts know that.
-    outcome.map_err(|failure| failure.with_code(FAILED))
+        Command::Why(arguments) => why::run(arguments).await,
+        Command::Tree(arguments) => tree::run(arguments).await,
+        Command::Timeline(arguments) => timeline::run(arguments).await,
+        Command::WhoCan(arguments) => who_can::run(arguments).await,
+        Command::Top(arguments) => top::run(arguments).await,
+        Command::Status(arguments) => status::run(arguments).await,
+        Command::Doctor(arguments) => doctor::run(arguments).await,
+    }
+}
+
+/// Ctrl-C. What is shown meanwhile is wiped before anything is said of it.
+async fn interrupted() {
+    if tokio::signal::ctrl_c().await.is_err() {
+        // It can't be listened for: then it ends the process as it always does.
+        std::future::pending().await
+    }
+}
+
+impl Command {
+    fn is_shared_with_kubectl(&self) -> bool {
+        match self {
+            Command::Get(_) | Command::Apply(_) | Command::Delete(_) | Command::Events(_) | Command::Wait(_) => true,
+            Command::Why(_) | Command::Tree(_) | Command::Timeline(_) | Command::WhoCan(_) => false,
+            Command::Top(_) | Command::Status(_) | Command::Doctor(_) => false,
+        }
+    }
+
+    /// The form of the answer that was asked for, of the commands that kubectl doesn't have.
+    fn form(&self) -> Option<FormArguments> {
+        match self {
+            Command::Why(arguments) => Some(arguments.form),
+            Command::Tree(arguments) => Some(arguments.form),
+            Command::Timeline(arguments) => Some(arguments.form),
+            Command::WhoCan(arguments) => Some(arguments.form),
+            Command::Status(arguments) => Some(arguments.form),
+            Command::Doctor(arguments) => Some(arguments.form),
+            Command::Get(_) | Command::Apply(_) | Command::Delete(_) | Command::Events(_) | Command::Wait(_) => None,
+            Command::Top(_) => None,
+        }
+    }
+
+    /// What is told of a command that was ended before its end: the state in which it left things.
+    fn cut_short(&self) -> Failure {
+        match self {
+            Command::Delete(_) => {
+                Failure::interrupted("what is told of above is being deleted, and nobody waits for it any more")
+                    .hint("`setpoint wait KIND/NAME --for=delete` waits again")
+            }
+            Command::Apply(_) => Failure::interrupted("what is told of above is applied, and the rest may not be")
+                .hint("run it again: what is applied already stays as it is"),
+            // They end no other way, and change nothing.
+            Command::Get(_) | Command::Events(_) | Command::Top(_) => Failure::interrupted(""),
+            Command::Wait(_) | Command::Why(_) | Command::Tree(_) | Command::Timeline(_) | Command::WhoCan(_) => {
+                Failure::interrupted("nothing was changed")
+            }
+            Command::Status(_) | Command::Doctor(_) => Failure::interrupted("nothing was changed"),
+        }
+    }
 }

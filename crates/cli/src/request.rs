@@ -317,7 +317,7 @@ impl Trouble {
                     }
                     _ => "correct what it names and try again; `--dry-run=server` only checks".to_owned(),
                 }),
-                "Forbidden" => Some("`kubectl auth can-i --list` tells what you may do; a Role and a RoleBinding give more".into()),
+                "Forbidden" => Some(forbidden(&message(status))),
                 "Unauthorized" => Some("the server knows neither the certificate nor the token that was sent; `setpoint up` says where its kubeconfig is".into()),
                 "Conflict" => Some("somebody else changed it: read it again, then try again".into()),
                 "Expired" => Some("the list took too long: try again".into()),
@@ -335,6 +335,20 @@ impl Trouble {
     }
 }
 
+/// What could not be done, in the server's words and without the form that they came in.
+pub fn refusal(what: impl std::fmt::Display, error: &kube::Error) -> Failure {
+    match error {
+        kube::Error::Api(status) => {
+            let trouble = Trouble::Refused(serde_json::to_value(status).unwrap_or_default());
+            let failure = Failure::new(what, &status.message).with_code(trouble.code());
+            trouble.advice().into_iter().fold(failure, Failure::hint)
+        }
+        other => Failure::new(what, plain(other))
+            .hint("`setpoint doctor` looks at what is between here and there")
+            .with_code(UNREACHABLE),
+    }
+}
+
 impl From<Trouble> for Failure {
     /// As kubectl says it, with an exit code that tells what kind of trouble it is; a hint follows.
     fn from(trouble: Trouble) -> Failure {
@@ -348,6 +362,26 @@ impl From<Trouble> for Failure {
 
 fn message(status: &Value) -> String {
     status["message"].as_str().unwrap_or_default().to_owned()
+}
+
+/// What to do about something that one may not: who may tells whom to ask.
+fn forbidden(message: &str) -> String {
+    let quoted = |after: &str| message.split_once(after).and_then(|(_, rest)| rest.split('"').next());
+    let verb = message.split_once(" cannot ").and_then(|(_, rest)| rest.split(' ').next());
+    let who = match (verb, quoted(" resource \"")) {
+        (Some(verb), Some(resource)) => {
+            let (resource, part) = resource.split_once('/').unwrap_or((resource, ""));
+            let part = if part.is_empty() { String::new() } else { format!(" --subresource={part}") };
+            let group = quoted("in API group \"").filter(|group| !group.is_empty());
+            let resource = group.map_or(resource.to_owned(), |group| format!("{resource}.{group}"));
+            let place = quoted("in the namespace \"").map_or(String::new(), |name| format!(" -n {name}"));
+            format!(
+                "`setpoint who-can {verb} {resource}{part}{place}` tells an administrator who may, and by which role"
+            )
+        }
+        _ => "a Role and a RoleBinding give more".to_owned(),
+    };
+    format!("`kubectl auth can-i --list` tells what you may do; {who}")
 }
 
 /// What to do about a request that the server can't make sense of.
@@ -515,6 +549,40 @@ mod tests {
         let expected = "curl -X GET -H 'Accept: application/json' -H 'Authorization: Bearer <masked>' \
                         -H 'Content-Type: application/json' -d 'it'\\''s' 'https://a:1/api/v1/pods?limit=5'";
         assert_eq!(line, expected);
+    }
+
+    #[test]
+    fn the_exit_code_tells_what_kind_of_trouble_it_is() {
+        for (reason, code) in [("Forbidden", 4), ("Conflict", 5), ("Unauthorized", 3), ("NotFound", 1), ("Invalid", 1)]
+        {
+            assert_eq!(Trouble::Refused(json!({"reason": reason})).code(), code, "{reason}");
+        }
+        assert_eq!(Trouble::Nobody("a".to_owned()).code(), 3);
+        assert_eq!(Trouble::Unreachable("a".to_owned()).code(), 3);
+    }
+
+    #[test]
+    fn whoever_may_not_is_told_how_to_find_who_may() {
+        let said = |message: &str| forbidden(message).split("; ").nth(1).unwrap_or_default().to_owned();
+        assert_eq!(
+            said(
+                r#"deployments.apps "web" is forbidden: User "jane" cannot delete resource "deployments" in API group "apps" in the namespace "shop""#
+            ),
+            "`setpoint who-can delete deployments.apps -n shop` tells an administrator who may, and by which role"
+        );
+        assert_eq!(
+            said(
+                r#"pods "a" is forbidden: User "jane" cannot get resource "pods/log" in API group "" in the namespace "shop""#
+            ),
+            "`setpoint who-can get pods --subresource=log -n shop` tells an administrator who may, and by which role"
+        );
+        assert_eq!(
+            said(
+                r#"nodes is forbidden: User "jane" cannot list resource "nodes" in API group "" at the cluster scope"#
+            ),
+            "`setpoint who-can list nodes` tells an administrator who may, and by which role"
+        );
+        assert_eq!(said("exceeded quota"), "a Role and a RoleBinding give more");
     }
 
     #[test]

@@ -65,7 +65,7 @@ pub async fn run(arguments: &StatusArguments) -> Result<(), Failure> {
         })
     });
     if printed {
-        return if is_ready { Ok(()) } else { Err(not_ready()) };
+        return if is_ready { Ok(()) } else { Err(not_ready().answered()) };
     }
     for (kind, objects) in &found {
         if !objects.is_empty() {

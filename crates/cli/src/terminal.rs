@@ -1,9 +1,12 @@
 //! What a terminal may get: no control characters of strangers, colour only where it is wanted, progress on long work.
 
 use std::io::{IsTerminal, Write};
+use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+use crate::tab::fitted;
 
 /// Work that takes longer than this shows that it goes on.
 const QUIET: Duration = Duration::from_millis(300);
@@ -36,12 +39,48 @@ fn turns_text(letter: char) -> bool {
     matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
+/// When colours are used.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Colour {
+    /// On a terminal that wants them.
+    #[default]
+    Auto,
+    /// In any case.
+    Always,
+    /// In none.
+    Never,
+}
+
+/// What the command line says of colours.
+static COLOUR: OnceLock<Colour> = OnceLock::new();
+
+/// Says when colours are used, once.
+pub fn choose(colour: Colour) {
+    let _ = COLOUR.set(colour);
+}
+
 /// Whether colours may be used on standard output.
 pub fn is_coloured() -> bool {
     let variable = |name: &str| std::env::var_os(name);
-    std::io::stdout().is_terminal()
-        && variable("NO_COLOR").is_none()
-        && variable("TERM").is_none_or(|term| term != "dumb")
+    match COLOUR.get().copied().unwrap_or_default() {
+        Colour::Always => true,
+        Colour::Never => false,
+        Colour::Auto => {
+            std::io::stdout().is_terminal()
+                && variable("NO_COLOR").is_none()
+                && variable("TERM").is_none_or(|term| term != "dumb")
+        }
+    }
+}
+
+/// A table as standard output takes it: not wider than a terminal, and whole for everything else.
+pub fn fitting(table: String) -> String {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout());
+    match size.map(|size| usize::from(size.ws_col)) {
+        // A terminal that doesn't know its width says 0.
+        Ok(width @ 1..) => fitted(&table, width),
+        _ => table,
+    }
 }
 
 /// Text in a colour of the terminal, where colours may be used.

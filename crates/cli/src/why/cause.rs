@@ -156,7 +156,7 @@ impl Facts {
         match text(&object["kind"]) {
             "Pod" => self.pod(object),
             "Service" => self.service(object),
-            "Node" => node(object),
+            "Node" => node(object).or_else(|| cordoned(object)),
             "Deployment" if object["spec"]["paused"] == true => {
                 Some(format!("{} is paused: its changes wait until it is resumed", name(object)))
             }
@@ -335,6 +335,12 @@ fn node(node: &Value) -> Option<String> {
         }
         None => None,
     }
+}
+
+fn cordoned(node: &Value) -> Option<String> {
+    let name = text(&node["metadata"]["name"]);
+    let said = format!("node/{name} takes no new pods: it is cordoned, until `kubectl uncordon {name}`");
+    (node["spec"]["unschedulable"] == true).then_some(said)
 }
 
 /// Why a container does not run.

@@ -230,3 +230,12 @@ fn an_owner_that_is_the_cause_is_named() {
     );
     assert_eq!(told(vec![set]), "pod/web-1 is as it should be (Running)");
 }
+
+#[test]
+fn a_node_that_is_cordoned_says_so_and_its_pods_are_well() {
+    let ready = json!({"conditions": [condition("Ready", "True", "KubeletReady", "")]});
+    let node = object("Node", "n1", "", json!({"unschedulable": true}), ready);
+    check(&facts(node.clone(), vec![]), "node/n1 takes no new pods: it is cordoned, until `kubectl uncordon n1`");
+    let running = pod(json!({"phase": "Running", "conditions": [condition("Ready", "True", "", "")]}));
+    check(&Facts { nodes: vec![node], ..facts(running, vec![]) }, "pod/web-1 is as it should be (Running)");
+}
