@@ -33,7 +33,9 @@ pub async fn run<K: CustomResourceExt>(
     let prefix = name.to_ascii_uppercase();
     let sources = Sources::new().environment(&prefix, std::env::vars()).flags(std::env::args().skip(1));
     let config = Config::load(&sources)?;
-    let cluster = kube::Config::infer().await?;
+    let mut cluster = kube::Config::infer().await?;
+    // The manager sends again what the server puts off, and counts it.
+    cluster.default_retry = false;
     let host = cluster.cluster_url.authority().map(ToString::to_string);
     let namespace = cluster.default_namespace.clone();
     let client = Client::try_from(cluster)?;
@@ -43,7 +45,8 @@ pub async fn run<K: CustomResourceExt>(
     let seed = u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos())?;
     // No two processes are the same candidate, and no two runs of one.
     let candidate = ElectionConfig::new(&namespace, name, format!("{name}-{}-{seed:x}", std::process::id()));
-    let options = ManagerOptions { election: config.election().election(candidate), ..ManagerOptions::default() };
+    let election = config.election().election(candidate);
+    let options = ManagerOptions { election, client: config.client().clone(), ..ManagerOptions::default() };
     let manager = Manager::new(client, clock, Chance::seeded(seed), options)?;
     manager.metrics().host(&host.unwrap_or_default());
     let listen = std::env::var(format!("{prefix}_LISTEN")).unwrap_or_else(|_| LISTEN.to_owned());

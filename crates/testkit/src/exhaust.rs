@@ -118,7 +118,7 @@ pub fn exhaust_with(scenario: &dyn Scenario, seed: u64, limits: Limits) -> Repor
     report.points += points.len();
     let failed = on_all_cores(&points, |fault| {
         let course = Course::new(fault.clone().into());
-        let why = run(scenario, seed, limits, &course).and_then(|ended| ended.must_be_like(&clean)).err();
+        let why = run(scenario, seed, limits, &course).and_then(|ended| ended.must_be_like(&clean, scenario)).err();
         why.map(|why| (Some(fault.clone()), course.told(why)))
     });
     report.failures = failed;

@@ -7,6 +7,14 @@ use std::sync::Arc;
 use crate::course::Counts;
 
 /// One thing that goes wrong in a run. Numbers count from 1, and only what the process under test does.
+///
+/// ```
+/// use setpoint_testkit::Fault;
+///
+/// // As it stands in the line that runs a failure again: SETPOINT_FAULT=fail-call:7:429
+/// assert_eq!("fail-call:7:429".parse(), Ok(Fault::FailCall(7, 429)));
+/// assert_eq!(Fault::CrashAfterWrite(3).to_string(), "crash-after-write:3");
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Fault {
     /// The process dies once its n-th write is done, before it hears of it, and is started again.

@@ -59,6 +59,9 @@ impl Picture {
 
 /// Tells field by field where two objects differ.
 fn compare(place: &str, path: &mut String, wanted: &Value, got: &Value, lines: &mut Vec<String>) {
+    if wanted == got {
+        return;
+    }
     if let (Value::Object(wanted), Value::Object(got)) = (wanted, got) {
         let names = wanted.keys().chain(got.keys().filter(|name| !wanted.contains_key(*name)));
         for name in names {
@@ -69,7 +72,7 @@ fn compare(place: &str, path: &mut String, wanted: &Value, got: &Value, lines: &
             compare(place, path, &field(wanted), &field(got), lines);
             path.truncate(end);
         }
-    } else if wanted != got {
+    } else {
         lines.push(format!("{place}: {} is {} instead of {}", path.trim_start_matches('.'), short(got), short(wanted)));
     }
 }

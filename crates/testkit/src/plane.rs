@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::json;
+use setpoint_api::Revision;
 use setpoint_apiserver::user::User;
 use setpoint_apiserver::{ApiServer, Chance, Clock, Registry};
 use setpoint_runtime::clock as runtime_clock;
@@ -47,6 +48,8 @@ pub struct ControlPlane {
     api: ApiServer,
     store: Store,
     seed: u64,
+    /// What the server itself has made, before anybody did anything.
+    begun: Revision,
     clock: runtime_clock::Clock,
     activity: Arc<Activity>,
     outside: Outside,
@@ -111,6 +114,7 @@ impl ControlPlane {
         let clock = Clock::starting_at(BEGINNING);
         let api = ApiServer::new(store.clone(), registry, clock, Chance::seeded(seed), stopping);
         api.prepare(SocketAddr::from(ADDRESS)).await.expect("an empty store takes what the system needs");
+        let begun = store.snapshot().revision();
         let mut tending = JoinSet::new();
         tending.spawn(api.tend());
         let wall = "2026-01-01T00:00:00Z".parse().expect("a time");
@@ -119,6 +123,7 @@ impl ControlPlane {
             api,
             store,
             seed,
+            begun,
             clock,
             activity: Activity::bounded(limits),
             outside: Outside::default(),
@@ -245,6 +250,11 @@ impl ControlPlane {
     /// All objects at this moment.
     pub fn state(&self) -> State {
         State::new(self.store.snapshot(), self.outside.clone())
+    }
+
+    /// The last revision of what was there before anybody did anything.
+    pub(crate) fn begun(&self) -> Revision {
+        self.begun
     }
 
     /// Lets time pass.

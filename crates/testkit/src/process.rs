@@ -14,6 +14,18 @@ use crate::outside::Outside;
 ///
 /// Everything that a process does goes through its client, or through [`read`](Process::read) and [`write`](Process::write):
 /// once it has died, calls of what is left of it go nowhere.
+///
+/// ```
+/// use setpoint_runtime::manager::{Manager, ManagerOptions};
+/// use setpoint_testkit::Process;
+///
+/// /// What a scenario has as its process: the same as the program's `main`, with what is given here.
+/// async fn operator(process: Process) {
+///     let stopped = process.stopped();
+///     let manager = Manager::new(process.client, process.clock, process.chance, ManagerOptions::default());
+///     let _ = manager.expect("options that hold").run(stopped).await; // one that fails is started again
+/// }
+/// ```
 #[derive(Clone)]
 pub struct Process {
     /// Reaches the API server, through the faults of the run.

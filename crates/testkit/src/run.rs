@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use setpoint_api::Revision;
 use tokio::sync::{mpsc, watch};
 
 use crate::course::{Counts, Course};
-use crate::picture::Picture;
 use crate::scenario::{Limits, Scenario};
 use crate::state::State;
 use crate::{ControlPlane, Process};
@@ -26,13 +26,16 @@ const STALE: Duration = Duration::from_secs(60);
 /// What is there when a run is over.
 pub(crate) struct Ended {
     pub(crate) counts: Counts,
-    pub(crate) picture: Picture,
+    state: State,
+    /// Until when all runs of the same seed were the same.
+    begun: Revision,
 }
 
 impl Ended {
-    /// An error unless it ended as the other did.
-    pub(crate) fn must_be_like(&self, wanted: &Ended) -> Result<(), String> {
-        match wanted.picture.difference(&self.picture) {
+    /// An error unless it ended as the other did, of the same scenario and the same seed.
+    pub(crate) fn must_be_like(&self, wanted: &Ended, scenario: &dyn Scenario) -> Result<(), String> {
+        let [wanted, got] = wanted.state.pictures(&self.state, self.begun, &|object| scenario.view(object));
+        match wanted.difference(&got) {
             Some(difference) => Err(format!("it ends otherwise:\n  {difference}")),
             None => Ok(()),
         }
@@ -106,7 +109,7 @@ async fn play_on(
     if after > before {
         return Err(format!("tasks that are still running after the process has stopped: {}", after - before));
     }
-    Ok(Ended { counts, picture: plane.state().picture(|object| scenario.view(object)) })
+    Ok(Ended { counts, state: plane.state(), begun: plane.begun() })
 }
 
 /// Runs the lives of the process beside the story and the rest of the world, and waits for the last one to end in order.

@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::{ControlPlane, Process, State};
 
 /// A process under test, and what users do while it runs.
+/// [`exhaust`](crate::exhaust) has an example.
 pub trait Scenario: Sync {
     /// What the name of the test is; it stands in the line that runs one fault again.
     fn name(&self) -> &'static str;
@@ -49,6 +50,15 @@ pub trait Scenario: Sync {
 }
 
 /// How long virtual time may go on, and how much may happen in it.
+///
+/// ```
+/// use std::time::Duration;
+/// use setpoint_testkit::Limits;
+///
+/// // For a controller that looks again every ten minutes, whatever happens: what is quiet for less is not quiet.
+/// let limits = Limits { quiet: Duration::from_secs(15 * 60), points: 200, ..Limits::default() };
+/// # let _ = limits;
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// How long what users do may take.

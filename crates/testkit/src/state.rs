@@ -3,13 +3,23 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use setpoint_api::GroupResource;
-use setpoint_store::{Query, Selection, Snapshot};
+use setpoint_api::{GroupResource, Revision};
+use setpoint_store::{Key, Object, Query, Selection, Snapshot};
 
 use crate::outside::Outside;
 use crate::picture::Picture;
 
 /// All objects at one moment.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(async {
+/// use setpoint_testkit::ControlPlane;
+///
+/// let state = ControlPlane::start().await.state();
+/// assert!(state.object("", "namespaces", "", "default").is_some());
+/// assert_eq!(state.objects("apps", "deployments").len(), 0);
+/// # });
+/// ```
 #[derive(Clone)]
 pub struct State {
     snapshot: Snapshot,
@@ -45,14 +55,29 @@ impl State {
         items.iter().filter_map(|object| serde_json::from_slice(object.json()).ok()).collect()
     }
 
-    /// Every object that counts when two states are compared.
-    pub(crate) fn picture(&self, view: impl Fn(Value) -> Option<Value>) -> Picture {
-        let resources = self.snapshot.counts().into_keys().filter(|resource| !is_passing(resource));
-        let objects = resources.flat_map(|resource| {
-            let objects = self.of(&resource);
-            objects.into_iter().map(move |object| (resource.to_string(), object))
+    /// Pictures of two ends of runs that were the same until a revision, without what neither of them has touched since: that is most
+    /// of what there is, and the same in both.
+    pub(crate) fn pictures(
+        &self,
+        other: &State,
+        since: Revision,
+        view: &dyn Fn(Value) -> Option<Value>,
+    ) -> [Picture; 2] {
+        [self.picture(other, since, view), other.picture(self, since, view)]
+    }
+
+    fn picture(&self, other: &State, since: Revision, view: &dyn Fn(Value) -> Option<Value>) -> Picture {
+        let is_old = |object: &Arc<Object>| object.revision() <= since;
+        let is_untouched = |key: &Key, object: &Arc<Object>| {
+            is_old(object)
+                && other.snapshot.get(key.resource(), key.namespace(), key.name()).is_some_and(|it| is_old(&it))
+        };
+        let all = self.snapshot.in_order().into_iter();
+        let counts = all.filter(|(key, object)| !is_passing(key.resource()) && !is_untouched(key, object));
+        let read = counts.filter_map(|(key, object)| {
+            Some((key.resource().to_string(), serde_json::from_slice(object.json()).ok()?))
         });
-        Picture::of(objects.collect(), view)
+        Picture::of(read.collect(), view)
     }
 }
 

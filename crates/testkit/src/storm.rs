@@ -73,7 +73,7 @@ pub fn storm_with(scenario: &dyn Scenario, seeds: impl IntoIterator<Item = u64>,
         let draw = || Plan::drawn_from(*seed, &Fault::points(&longer(&clean.counts)));
         let plan = asked.clone().unwrap_or_else(draw);
         let course = Course::new(plan.clone());
-        let why = run(scenario, *seed, limits, &course).and_then(|ended| ended.must_be_like(&clean)).err();
+        let why = run(scenario, *seed, limits, &course).and_then(|ended| ended.must_be_like(&clean, scenario)).err();
         why.map(|why| (*seed, plan, course.told(why)))
     });
     Storm { seeds: seeds.len(), failures, name: scenario.name() }

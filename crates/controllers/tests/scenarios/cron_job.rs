@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use k8s_openapi::api::batch::v1::CronJob;
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use k8s_openapi::api::batch::v1::{CronJob, Job};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use setpoint_testkit::{ControlPlane, Process, Scenario, State};
 
@@ -112,6 +112,34 @@ async fn nights_across_the_changes_of_clocks() {
         "2026-11-02T02:30:00-05:00",
     ];
     assert_eq!(starts, wanted);
+}
+
+/// In Berlin half past two comes twice in one night of the year, and in another it never does. Each time a new process is there for it.
+#[tokio::test(start_paused = true)]
+async fn every_night_of_a_year_has_its_job() {
+    const MINUTE: Duration = Duration::from_secs(60);
+    let plane = ControlPlane::start().await;
+    let cron_jobs: Api<CronJob> = Api::default_namespaced(plane.client());
+    let jobs: Api<Job> = Api::default_namespaced(plane.client());
+    cron_jobs.create(&PostParams::default(), &tick("30 2 * * *", "Europe/Berlin", "Allow")).await.unwrap();
+    plane.advance(25 * MINUTE).await;
+    let mut starts = Vec::new();
+    // Half past two there is half past midnight in summer and half past one in winter.
+    for wait in [50 * MINUTE, (23 * 60 - 10) * MINUTE].into_iter().cycle().take(2 * 365) {
+        let controllers = spawn(&plane, "cronjob-controller");
+        plane.advance(10 * MINUTE).await;
+        controllers.abort();
+        let made = plane.state().objects("batch", "jobs");
+        starts.extend(made.iter().map(start_of));
+        for job in made {
+            jobs.delete(job["metadata"]["name"].as_str().unwrap(), &DeleteParams::background()).await.unwrap();
+        }
+        plane.advance(wait).await;
+    }
+    assert_eq!(starts.len(), 365);
+    assert!(starts.iter().all(|start| start.contains("T02:30:00+0")), "{starts:?}");
+    let on = |day: &str| starts.iter().filter(|start| start.starts_with(day)).count();
+    assert_eq!((on("2026-03-28"), on("2026-03-29"), on("2026-10-24"), on("2026-10-25")), (1, 0, 1, 2));
 }
 
 fn start_of(job: &Value) -> String {

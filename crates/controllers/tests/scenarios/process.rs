@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use kube::Client;
-use setpoint_controllers::{Choice, PARTS, Signer, ToSign, Wiring, add_to};
+use setpoint_controllers::{Choice, PARTS, Signer, ToSign, Wiring, add_to, fixed_root_ca};
 use setpoint_runtime::clock::{Chance, Clock};
 use setpoint_runtime::config::{Config, Sources};
 use setpoint_runtime::manager::{Manager, ManagerOptions};
@@ -81,7 +81,7 @@ async fn run(
         config: &config,
         instance: "test",
         signer: Some(signer()),
-        root_ca: Some(ROOT_CA),
+        root_ca: Some(&fixed_root_ca(ROOT_CA)),
     };
     add_to(&wiring, &choice).expect("controllers of different names");
     // A process that fails is started again by the kit.
