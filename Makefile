@@ -12,7 +12,7 @@ ARGS ?=
 .PHONY: run demo cluster test exhaust clusters tools bench fmt clean lint deny audit dist pack install put
 
 run: ## build, then run the whole control plane on this machine
-	cargo run --release -p setpoint --features heap-profile -- up $(ARGS)
+	cargo run --release -p setpoint --features profiles -- up $(ARGS)
 
 demo: ## the story of a fleet in a minute: a bad firmware caught and taken back, its fix rolled out, while parts are killed
 	cargo build --release -p setpoint
@@ -55,6 +55,7 @@ bench: ## all benchmarks, one line of figures each
 	xtask/tools/etcd.sh
 	cargo bench -p setpoint-store --bench store
 	cargo bench -p setpoint-schema --bench cel
+	cargo bench -p setpoint-apiserver --bench calls
 	cargo bench -p setpoint-runtime --bench runtime
 	cargo bench -p setpoint-controllers --bench collector
 	cargo bench -p setpoint-scheduler --bench scheduler

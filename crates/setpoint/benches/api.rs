@@ -15,6 +15,7 @@ mod etcd_process;
 mod process;
 
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -44,6 +45,9 @@ async fn run() {
     let idle = server.process.cpu();
     tokio::time::sleep(Duration::from_secs(3)).await;
     println!("idle: {:.2} % of a core", (server.process.cpu() - idle).as_secs_f64() / 3.0 * 100.0);
+    if is_chosen("commands") {
+        commands(&server);
+    }
     for connections in [1, 32, 128] {
         if is_chosen(&format!("verbs{connections}")) {
             verbs(&server, connections).await;
@@ -68,6 +72,23 @@ async fn run() {
     }
     if is_chosen("etcd") {
         beside_etcd().await;
+    }
+}
+
+/// How long a person waits for a command, from its start to its end.
+fn commands(server: &Server) {
+    const RUNS: usize = 50;
+    for words in [&["--help"] as &[&str], &["get", "pods"]] {
+        let run = |_| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_setpoint"));
+            let start = Instant::now();
+            let output = command.args(words).env("KUBECONFIG", &server.process.kubeconfig).output().expect("it runs");
+            assert!(output.status.success(), "{words:?}");
+            start.elapsed()
+        };
+        let mut times: Vec<Duration> = (0..RUNS).map(run).collect();
+        times.sort_unstable();
+        println!("setpoint {}: p50 {:?}, slowest of {RUNS} {:?}", words.join(" "), times[RUNS / 2], times[RUNS - 1]);
     }
 }
 

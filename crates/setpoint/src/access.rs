@@ -7,6 +7,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
+use setpoint_cli::refusal;
 use setpoint_fleet::kinds::{AccessToken, Vehicle};
 use setpoint_fleet_protocol::enrolment::Token;
 
@@ -48,8 +49,8 @@ pub async fn revoke(kubeconfig: Option<&PathBuf>, namespace: &str, vehicle: &str
 pub async fn change(client: kube::Client, namespace: &str, vehicle: &str, access: Value) -> Result<(), Failure> {
     let api: Api<Vehicle> = Api::namespaced(client, namespace);
     let patch = Patch::Merge(json!({"spec": {"access": access}}));
-    api.patch(vehicle, &PatchParams::default(), &patch).await.map(drop).map_err(|error| {
-        Failure::new(format!("can't change who is let in as {namespace}/{vehicle}"), error)
-            .hint("the vehicle has to be there first: `kubectl get vehicles`")
-    })
+    api.patch(vehicle, &PatchParams::default(), &patch)
+        .await
+        .map(drop)
+        .map_err(|error| refusal(format!("can't change who is let in as {namespace}/{vehicle}"), &error))
 }

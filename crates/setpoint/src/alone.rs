@@ -9,7 +9,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use setpoint_apiserver::pki::Certifier;
-use setpoint_controllers::{Signer, Wiring};
+use setpoint_controllers::{Signer, Wiring, fixed_root_ca};
 use setpoint_runtime::config::Config;
 use setpoint_runtime::election::ElectionConfig;
 use setpoint_runtime::manager::ManagerOptions;
@@ -28,16 +28,18 @@ use crate::signals::Signals;
 
 /// `setpoint controllers`.
 pub async fn controllers(arguments: ControllersArguments) -> Result<(), Failure> {
-    let config = parts::config(arguments.config.as_deref())?;
+    let config = parts::config(&arguments.settings)?;
     let authorities = Authorities::read(&arguments.authorities)?;
-    let place = Place { listen: arguments.listen, election: election("setpoint-controllers", &arguments.election)? };
+    let election = election("setpoint-controllers", &config, &arguments.election)?;
+    let place = Place { listen: arguments.listen, election };
     run(Part::Controllers(arguments.controllers), &config, place, authorities, &arguments.alone).await
 }
 
 /// `setpoint scheduler`.
 pub async fn scheduler(arguments: SchedulerArguments) -> Result<(), Failure> {
-    let config = parts::config(arguments.config.as_deref())?;
-    let place = Place { listen: arguments.listen, election: election("setpoint-scheduler", &arguments.election)? };
+    let config = parts::config(&arguments.settings)?;
+    let election = election("setpoint-scheduler", &config, &arguments.election)?;
+    let place = Place { listen: arguments.listen, election };
     run(parts::scheduler(&config)?, &config, place, Authorities::default(), &arguments.alone).await
 }
 
@@ -60,16 +62,15 @@ struct Place {
     election: Option<ElectionConfig>,
 }
 
-/// The election for a Lease, in which this process has a name of its own.
-fn election(name: &str, arguments: &ElectionArguments) -> Result<Option<ElectionConfig>, Failure> {
-    if arguments.no_leader_election {
-        return Ok(None);
-    }
+/// The election for a Lease, in which this process has a name of its own. Flags win over settings.
+fn election(name: &str, config: &Config, flags: &ElectionArguments) -> Result<Option<ElectionConfig>, Failure> {
+    let own = ElectionConfig::new("kube-system", name, format!("{}_{:016x}", host(), seed()));
+    let Some(set) = config.election().election(own).filter(|_| !flags.no_leader_election) else { return Ok(None) };
     let config = ElectionConfig {
-        lease_duration: arguments.leader_elect_lease_duration,
-        renew_deadline: arguments.leader_elect_renew_deadline,
-        retry_period: arguments.leader_elect_retry_period,
-        ..ElectionConfig::new("kube-system", name, format!("{}_{:016x}", host(), seed()))
+        lease_duration: flags.leader_elect_lease_duration.unwrap_or(set.lease_duration),
+        renew_deadline: flags.leader_elect_renew_deadline.unwrap_or(set.renew_deadline),
+        retry_period: flags.leader_elect_retry_period.unwrap_or(set.retry_period),
+        ..set
     };
     config.validate().map_err(|error| Failure::usage("can't stand for election", error))?;
     Ok(Some(config))
@@ -94,7 +95,8 @@ impl Authorities {
             None => None,
             Some(file) => {
                 let certifier = Certifier::read(file, arguments.cluster_signing_key_file.as_deref(), SystemTime::now());
-                Some(beside::signer(certifier.map_err(|error| Failure::usage("can't sign certificates", error))?))
+                let certifier = certifier.map_err(|error| Failure::usage("can't sign certificates", error))?;
+                Some(beside::signer(move || certifier.clone()))
             }
         };
         Ok(Authorities { root_ca, signer })
@@ -135,27 +137,38 @@ async fn run(
 ) -> Result<(), Failure> {
     logging::start(arguments.log_level)?;
     let mut signals = Signals::listen()?;
-    let reached = self::config(arguments.kubeconfig.as_ref()).await?;
-    let root_ca = authorities.root_ca.or_else(|| root_ca(&reached));
-    let client = Client::try_from(reached).map_err(|error| Failure::new("can't make a client", error))?;
+    let mut reached = self::config(arguments.kubeconfig.as_ref()).await?;
+    let root_ca = authorities.root_ca.or_else(|| root_ca(&reached)).as_deref().map(fixed_root_ca);
+    let server = reached.cluster_url.authority().map(ToString::to_string);
+    let unable = |error| Failure::new("can't make a client", error);
+    let of_the_start = Client::try_from(reached.clone()).map_err(unable)?;
+    // The manager sends again what the server puts off, and counts it.
+    reached.default_retry = false;
+    let client = Client::try_from(reached).map_err(unable)?;
     let Place { listen, election } = place;
-    let options = ManagerOptions { election, drain_limit: DRAIN_LIMIT, ..ManagerOptions::default() };
+    let options = ManagerOptions {
+        election,
+        drain_limit: DRAIN_LIMIT,
+        client: config.client().clone(),
+        ..ManagerOptions::default()
+    };
     let manager = parts::manager(client.clone(), options)?;
+    manager.metrics().host(&server.unwrap_or_default());
     let client_of = |_: &str| client.clone();
     let wiring = Wiring {
         manager: &manager,
         client_of: &client_of,
         config,
         instance: &host(),
-        root_ca: root_ca.as_deref(),
+        root_ca: root_ca.as_ref(),
         signer: authorities.signer,
     };
-    parts::prepare(&client, std::slice::from_ref(&part)).await?;
+    parts::prepare(&of_the_start, std::slice::from_ref(&part)).await?;
     parts::add(&wiring, &[part])?;
     let unable = |error: std::io::Error| Failure::new(format!("can't listen on {listen}"), error);
     let listener = TcpListener::bind(listen).await.map_err(unable)?;
     let address = listener.local_addr().map_err(unable)?;
-    let probes = Probes::new(listener, &manager, parts::profiles());
+    let probes = Probes::new(listener, &manager, parts::profiles(arguments.profiling));
     manager.add(probes).map_err(|error| Failure::new("can't start", error))?;
     say(&format!("running http://{address}"));
     let signalled = async move {

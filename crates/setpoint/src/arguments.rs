@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use setpoint_apiserver::Plugin;
 use setpoint_controllers::{Choice, ChoiceError};
 
 use crate::audit::AuditArguments;
@@ -28,6 +29,7 @@ Examples:
   setpoint controllers --kubeconfig FILE   the controllers alone, against any Kubernetes API server
   setpoint get pods -A                     what is there; also apply, delete, events and wait, as in kubectl
   setpoint why deploy/web                  why an object is not as it should be; also tree and timeline
+  setpoint who-can delete pods             who may, and by which role
   setpoint fleet why car-7                 what holds a vehicle
   setpoint server --store etcd://10.0.0.1:2379,10.0.0.2:2379
                                            the same on etcd, as one of several
@@ -44,20 +46,55 @@ pub struct Arguments {
 #[derive(Subcommand)]
 pub enum Command {
     /// Run the control plane on this machine
+    #[command(after_help = "\
+Examples:
+  setpoint up                                       with data in ~/.local/share/setpoint, at port 6443
+  setpoint up --nodes 3                             with three simulated nodes, so that pods run
+  setpoint up --data-dir ./data --listen :0         elsewhere, at any free port
+  setpoint up --controllers '*,-cronjob'            without one of the controllers")]
     Up(UpArguments),
     /// Run the API server alone
+    #[command(after_help = "\
+Examples:
+  setpoint server --data-dir ./data
+  setpoint server --store etcd://10.0.0.1:2379,10.0.0.2:2379")]
     Server(ServerArguments),
     /// Run the controllers alone, against any Kubernetes API server
+    #[command(after_help = "\
+Examples:
+  setpoint controllers --kubeconfig admin.kubeconfig
+  setpoint controllers --controllers garbagecollector,namespace")]
     Controllers(ControllersArguments),
     /// Run the scheduler alone, against any Kubernetes API server
+    #[command(after_help = "\
+Examples:
+  setpoint scheduler --kubeconfig admin.kubeconfig
+  setpoint scheduler --config profiles.yaml")]
     Scheduler(SchedulerArguments),
     /// Run simulated nodes alone, against any Kubernetes API server
+    #[command(after_help = "\
+Examples:
+  setpoint node --simulated 100
+  setpoint node --simulated 10 --name large --cpu 64 --memory 256Gi")]
     Node(NodeArguments),
     /// Look at a fleet, let vehicles into it, or simulate one
+    #[command(after_help = "\
+Examples:
+  setpoint fleet status                             how all vehicles fare
+  setpoint fleet why car-7                          what holds one
+  setpoint fleet simulate --vehicles 100            a fleet to try things with")]
     Fleet(FleetArguments),
     /// Run the hub alone, which vehicles connect to
+    #[command(after_help = "\
+Examples:
+  setpoint hub --kubeconfig admin.kubeconfig --listen 0.0.0.0:7443 --reached-by hub.example
+  setpoint hub --firmware /srv/firmware --director-key director.key")]
     Hub(HubArguments),
     /// Encrypt what is encrypted in the data directory of a stopped server, or in etcd, with a new key
+    #[command(after_help = "\
+Examples:
+  setpoint rotate-keys                              the old keys still read old backups
+  setpoint rotate-keys --drop-old")]
     RotateKeys {
         #[command(flatten)]
         data: DataArguments,
@@ -69,7 +106,22 @@ pub enum Command {
         #[arg(long)]
         drop_old: bool,
     },
+    /// Look at the certificates of a data directory, or let another authority sign them
+    #[command(after_help = "\
+Examples:
+  setpoint certs status                    who signs, and until when each certificate lasts
+  setpoint certs rotate                    a new authority signs; the one before is trusted as well
+  setpoint certs retire                    the one before is trusted no more")]
+    Certs {
+        #[command(subcommand)]
+        command: CertsCommand,
+    },
     /// Check every record in the data directory of a stopped server, or every object in etcd
+    #[command(after_help = "\
+Examples:
+  setpoint verify
+  setpoint verify --data-dir ./data
+  setpoint verify --store etcd://10.0.0.1:2379")]
     Verify {
         #[command(flatten)]
         data: DataArguments,
@@ -77,8 +129,17 @@ pub enum Command {
         store: StoreArguments,
     },
     /// Move everything from one store to another: from a data directory to etcd, or back
+    #[command(after_help = "\
+Examples:
+  setpoint migrate --from /var/lib/setpoint --to etcd://10.0.0.1:2379
+  setpoint migrate --from etcd://10.0.0.1:2379 --to ./data")]
     Migrate(MigrateArguments),
     /// Write everything in the data directory of a stopped server, or in etcd, to one file
+    #[command(after_help = "\
+Examples:
+  setpoint backup cluster.backup                    pki/secrets.keys of the data directory belongs to it
+  setpoint backup --data-dir ./data cluster.backup
+  setpoint backup --store etcd://10.0.0.1:2379 cluster.backup")]
     Backup {
         #[command(flatten)]
         data: DataArguments,
@@ -90,6 +151,12 @@ pub enum Command {
         file: PathBuf,
     },
     /// Make a new data directory from a backup, or fill an empty etcd from it
+    #[command(after_help = "\
+Examples:
+  setpoint restore --data-dir ./other cluster.backup
+  setpoint restore --store etcd://10.0.0.1:2379 cluster.backup
+  
+  Put pki/secrets.keys of the old data directory into the new one first, if there are Secrets.")]
     Restore {
         #[command(flatten)]
         data: DataArguments,
@@ -118,7 +185,76 @@ Examples:
         folder: PathBuf,
     },
     /// Print the version
+    #[command(after_help = "\
+Examples:
+  setpoint version")]
     Version,
+}
+
+#[derive(Subcommand)]
+pub enum CertsCommand {
+    /// Print every certificate, who signed it, and when it ends
+    #[command(after_help = "\
+Examples:
+  setpoint certs status
+  setpoint certs status --data-dir /var/lib/setpoint -o json")]
+    Status {
+        #[command(flatten)]
+        place: PlaceArguments,
+        #[command(flatten)]
+        form: setpoint_cli::FormArguments,
+    },
+    /// Make a new authority. A server that runs signs with it at once, and trusts the one before as well
+    #[command(after_help = "\
+Examples:
+  setpoint certs rotate
+  setpoint certs rotate --store etcd://10.0.0.1:2379,10.0.0.2:2379")]
+    Rotate {
+        #[command(flatten)]
+        place: PlaceArguments,
+    },
+    /// Trust the authority before the present one no more. Who still has a certificate by it, or knows only it, is cut off
+    #[command(after_help = "\
+Examples:
+  setpoint certs retire")]
+    Retire {
+        #[command(flatten)]
+        place: PlaceArguments,
+    },
+}
+
+impl Command {
+    /// Whether it runs until it is stopped, and so holds keys and secrets in memory for long.
+    pub fn is_lasting(&self) -> bool {
+        match self {
+            Command::Up(_)
+            | Command::Server(_)
+            | Command::Controllers(_)
+            | Command::Scheduler(_)
+            | Command::Node(_)
+            | Command::Hub(_) => true,
+            Command::Fleet(_)
+            | Command::RotateKeys { .. }
+            | Command::Certs { .. }
+            | Command::Verify { .. }
+            | Command::Migrate(_)
+            | Command::Backup { .. }
+            | Command::Restore { .. }
+            | Command::People(_)
+            | Command::Completion { .. }
+            | Command::Manual { .. }
+            | Command::Version => false,
+        }
+    }
+}
+
+/// Whose certificates.
+#[derive(Args)]
+pub struct PlaceArguments {
+    #[command(flatten)]
+    pub data: DataArguments,
+    #[command(flatten)]
+    pub store: StoreArguments,
 }
 
 #[derive(Args)]
@@ -159,9 +295,19 @@ pub struct ServerArguments {
     pub seal: SealArguments,
     #[command(flatten)]
     pub audit: AuditArguments,
+    /// Rules of admission that are left out: ServiceAccount, DefaultTolerationSeconds, DefaultStorageClass, StorageObjectInUseProtection,
+    /// DenyServiceExternalIPs
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub disable_admission_plugins: Vec<Plugin>,
+    /// Rules of admission that the API server alone leaves out, as kube-apiserver does: DenyServiceExternalIPs
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub enable_admission_plugins: Vec<Plugin>,
     /// How much to log to stderr [default: $SETPOINT_LOG or info]
     #[arg(long, value_name = "LEVEL", value_enum)]
     pub log_level: Option<LogLevel>,
+    /// Answer /debug/pprof, as far as this program was built to: where time and memory go
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
+    pub profiling: bool,
 }
 
 #[derive(Args)]
@@ -174,9 +320,8 @@ pub struct UpArguments {
     /// Which controllers run: `*` for all, `name` for one, `-name` for all but one
     #[arg(long, value_name = "LIST", default_value = "*", allow_hyphen_values = true, value_parser = controllers)]
     pub controllers: Choice,
-    /// A YAML or JSON file with settings of the controllers
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub settings: SettingsArguments,
     /// Where vehicles connect [default: port 7443 of the same address, or a free one; DIR/hub.url tells which]
     #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
     pub hub_listen: Option<SocketAddr>,
@@ -190,8 +335,20 @@ pub struct UpArguments {
     pub hub: HubOptions,
 }
 
+/// Settings of controllers and of the scheduler, which docs/configuration.md tells of.
+#[derive(Args, Default)]
+pub struct SettingsArguments {
+    /// A YAML or JSON file with settings of the controllers and of the scheduler
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// One setting, in the place of what file and environment say: `queue.qps=5`, `controllers.job-controller.workers=2`; may be given
+    /// more than once
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+}
+
 /// How a hub works.
-#[derive(Args, Clone, Debug, Default)]
+#[derive(Args, Clone, Debug)]
 pub struct HubOptions {
     /// Where firmware is that the hub hands out itself, in files named by their SHA-256
     #[arg(long, value_name = "DIR")]
@@ -205,6 +362,9 @@ pub struct HubOptions {
     /// A name or address that vehicles reach the hub by; may be given more than once
     #[arg(long, value_name = "NAME")]
     pub reached_by: Vec<String>,
+    /// How often vehicles are asked whether they are there; after three times without an answer they are away
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    pub ping_seconds: u32,
 }
 
 /// What every part takes that runs alone.
@@ -216,6 +376,9 @@ pub struct AloneArguments {
     /// How much to log to stderr [default: $SETPOINT_LOG or info]
     #[arg(long, value_name = "LEVEL", value_enum)]
     pub log_level: Option<LogLevel>,
+    /// Answer /debug/pprof, as far as this program was built to: where time and memory go
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
+    pub profiling: bool,
 }
 
 #[derive(Args)]
@@ -225,9 +388,8 @@ pub struct ControllersArguments {
     /// Which controllers run: `*` for all, `name` for one, `-name` for all but one
     #[arg(long, value_name = "LIST", default_value = "*", allow_hyphen_values = true, value_parser = controllers)]
     pub controllers: Choice,
-    /// A YAML or JSON file with settings of the controllers
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub settings: SettingsArguments,
     /// Where to serve /healthz, /readyz and /metrics
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:10257", value_parser = address)]
     pub listen: SocketAddr,
@@ -258,24 +420,23 @@ pub struct ElectionArguments {
     /// Work without an election: only safe if no other copy runs
     #[arg(long)]
     pub no_leader_election: bool,
-    /// How long the others wait for a leader that is silent
-    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = duration)]
-    pub leader_elect_lease_duration: Duration,
-    /// How long a leader goes on that can't renew its lease
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
-    pub leader_elect_renew_deadline: Duration,
-    /// How long to wait between attempts to get or renew the lease
-    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = duration)]
-    pub leader_elect_retry_period: Duration,
+    /// How long the others wait for a leader that is silent [default: 15s, or what the settings say]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub leader_elect_lease_duration: Option<Duration>,
+    /// How long a leader goes on that can't renew its lease [default: 10s, or what the settings say]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub leader_elect_renew_deadline: Option<Duration>,
+    /// How long to wait between attempts to get or renew the lease [default: 2s, or what the settings say]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub leader_elect_retry_period: Option<Duration>,
 }
 
 #[derive(Args)]
 pub struct SchedulerArguments {
     #[command(flatten)]
     pub alone: AloneArguments,
-    /// A YAML or JSON file with the profiles of the scheduler
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub settings: SettingsArguments,
     /// Where to serve /healthz, /readyz and /metrics
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:10259", value_parser = address)]
     pub listen: SocketAddr,
@@ -308,7 +469,7 @@ pub struct NodeArguments {
 pub struct FleetArguments {
     #[command(subcommand)]
     pub command: FleetCommand,
-    /// How to reach the API server [default: $KUBECONFIG or ~/.kube/config]
+    /// How to reach the API server [default: $KUBECONFIG, ~/.kube/config, or that of `setpoint up`]
     #[arg(long, value_name = "FILE", global = true)]
     pub kubeconfig: Option<PathBuf>,
     /// Whose vehicles
@@ -319,34 +480,45 @@ pub struct FleetArguments {
 #[derive(Subcommand)]
 pub enum FleetCommand {
     /// How many vehicles are where, which versions they run, and how far rollouts are
+    #[command(after_help = "\
+Examples:
+  setpoint fleet status
+  setpoint fleet status -n depot")]
     Status,
     /// Why a vehicle is where it is, in one sentence
+    #[command(after_help = "\
+Examples:
+  setpoint fleet why car-7")]
     Why {
         /// Its name
         vehicle: String,
     },
     /// What a rollout would do from here: vehicles, bytes, time, and who can't get there
+    #[command(after_help = "\
+Examples:
+  setpoint fleet plan spring")]
     Plan {
         /// Its name
         rollout: String,
     },
     /// Let a rollout go on at once: past the rest of a soak, or to a step that has to be approved
+    #[command(after_help = "\
+Examples:
+  setpoint fleet promote spring")]
     Promote {
         /// Its name
         rollout: String,
     },
     /// Write what a vehicle needs to connect: a key, a certificate and a configuration
-    Enrol {
-        /// Its name
-        vehicle: String,
-        /// Where to write it
-        #[arg(long, value_name = "DIR")]
-        out: PathBuf,
-        /// Write a token in the place of key and certificate: the vehicle makes its key itself
-        #[arg(long)]
-        with_token: bool,
-    },
+    #[command(after_help = "\
+Examples:
+  setpoint fleet enrol car-7 --root keys/root.json --initial-version 1.0.0 --out car-7
+  setpoint fleet enrol car-7 --with-token --unsigned --initial-version 1.0.0 --out car-7")]
+    Enrol(EnrolArguments),
     /// Print a token with which a vehicle gets a certificate, once
+    #[command(after_help = "\
+Examples:
+  setpoint fleet token car-7 --hours 2")]
     Token {
         /// Its name
         vehicle: String,
@@ -355,6 +527,10 @@ pub enum FleetCommand {
         hours: u16,
     },
     /// Let no certificate of a vehicle count any more, and end its sessions
+    #[command(after_help = "\
+Examples:
+  setpoint fleet revoke car-7
+  setpoint fleet revoke car-7 --undo")]
     Revoke {
         /// Its name
         vehicle: String,
@@ -363,11 +539,43 @@ pub enum FleetCommand {
         undo: bool,
     },
     /// Make the keys of a fleet, and the root metadata that vehicles are made with
+    #[command(after_help = "\
+Examples:
+  setpoint fleet keys --out keys --director ~/.local/share/setpoint/pki/director.key
+  setpoint fleet keys --out keys-2 --after keys/root.json --signed-by keys/root-1.key --signed-by keys/root-2.key")]
     Keys(KeysArguments),
     /// Sign an image, and print the Firmware that tells of it
+    #[command(after_help = "\
+Examples:
+  setpoint fleet sign image.bin --version 1.1.0 --counter 2 --hardware ecu-1 --key keys/targets.key")]
     Sign(SignArguments),
     /// Run any number of vehicles in this process, against a real hub
+    #[command(after_help = "\
+Examples:
+  setpoint fleet simulate --vehicles 100
+  setpoint fleet simulate --vehicles 1000 --speed 10 --faults drop=0.01,bad=2.0.0")]
     Simulate(SimulateArguments),
+}
+
+#[derive(Args)]
+pub struct EnrolArguments {
+    /// Its name
+    pub vehicle: String,
+    /// Where to write it
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// Write a token in the place of key and certificate: the vehicle makes its key itself
+    #[arg(long)]
+    pub with_token: bool,
+    /// The version that it was made with [default: what it runs, if it has said so]
+    #[arg(long, value_name = "VERSION")]
+    pub initial_version: Option<String>,
+    /// The root metadata that it believes, such as `setpoint fleet keys` writes
+    #[arg(long, value_name = "FILE")]
+    pub root: Option<PathBuf>,
+    /// It believes its hub: signatures are not checked
+    #[arg(long, conflicts_with = "root")]
+    pub unsigned: bool,
 }
 
 #[derive(Args)]
@@ -454,9 +662,12 @@ pub struct SimulateArguments {
     /// Repeats a run
     #[arg(long)]
     pub seed: Option<u64>,
-    /// Where the hub is [default: what hub.url beside the kubeconfig says]
+    /// Where the hub is; with --sockets, hubs, each named with a flag of its own [default: what hub.url beside the kubeconfig says]
     #[arg(long, value_name = "URL")]
-    pub hub: Option<String>,
+    pub hub: Vec<String>,
+    /// Each vehicle enrols with a token, and has a certificate and a connection of its own, in place of one gateway for all
+    #[arg(long)]
+    pub sockets: bool,
 }
 
 /// How many vehicles one process simulates at most: what a gigabyte holds.
@@ -549,6 +760,50 @@ mod tests {
         check("127.0.0.1", Err(()));
         check(":70000", Err(()));
         check("example.org:6443", Err(()));
+    }
+
+    /// The command lines that a command's help shows.
+    fn examples(command: &clap::Command) -> Vec<String> {
+        let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let lines = help.lines().filter_map(|line| line.strip_prefix("  setpoint "));
+        // What stands further to the right says what it does; what is behind an arrow is the shell's.
+        let line = |line: &str| line.split("  ").next().and_then(|line| line.split(" > ").next()).map(str::to_owned);
+        lines.filter_map(line).collect()
+    }
+
+    /// Words as a shell parts them, as far as examples go.
+    fn words(line: &str) -> Vec<String> {
+        let (mut words, mut is_quoted) = (vec![String::new()], false);
+        for letter in line.chars() {
+            match letter {
+                '\'' => is_quoted = !is_quoted,
+                ' ' if !is_quoted => words.push(String::new()),
+                letter => words.last_mut().expect("it begins with one").push(letter),
+            }
+        }
+        words
+    }
+
+    #[test]
+    fn every_command_shows_examples_and_they_are_right() {
+        use clap::CommandFactory;
+        fn walk(command: &clap::Command, path: &str) {
+            for inner in command.get_subcommands().filter(|inner| !inner.is_hide_set()) {
+                let path = format!("{path} {}", inner.get_name());
+                let shown = examples(inner);
+                assert!(!shown.is_empty(), "{path} shows no examples");
+                for line in shown {
+                    let words = std::iter::once("setpoint".to_owned()).chain(words(&line));
+                    if let Err(error) = Arguments::try_parse_from(words) {
+                        panic!("{path} shows `setpoint {line}`: {error}");
+                    }
+                }
+                walk(inner, &path);
+            }
+        }
+        let whole = Arguments::command();
+        assert!(examples(&whole).len() > 5);
+        walk(&whole, "setpoint");
     }
 
     #[test]

@@ -22,6 +22,7 @@ use crate::arguments::{HubOptions, UpArguments};
 use crate::failure::Failure;
 use crate::hub;
 use crate::parts::{self, Part};
+use crate::renewal::Standing;
 use crate::service::seed;
 use crate::storage::StoreChoice;
 
@@ -41,6 +42,8 @@ pub const DRAIN_LIMIT: Duration = Duration::from_secs(2);
 pub struct Beside {
     parts: Vec<Part>,
     config: Config,
+    /// Whether it may be told where time and memory go.
+    profiling: bool,
     hub_place: Option<HubPlace>,
     hub: Option<hub::Beside>,
     /// Other processes do the same: only one at a time may.
@@ -65,7 +68,7 @@ const HUB_PORT: u16 = 7443;
 impl Beside {
     /// Reads what is asked for.
     pub fn new(arguments: &UpArguments) -> Result<Beside, Failure> {
-        let config = parts::config(arguments.config.as_deref())?;
+        let config = parts::config(&arguments.settings)?;
         let mut parts = vec![Part::Controllers(arguments.controllers.clone()), parts::scheduler(&config)?];
         if arguments.nodes > 0 {
             parts.push(Part::nodes(arguments.nodes));
@@ -84,7 +87,13 @@ impl Beside {
         };
         // Without the fleet's kinds there is nothing for it to do.
         let has_hub = !arguments.no_hub && parts::has_fleet(&parts);
-        Ok(Beside { parts, config, hub_place: has_hub.then(place).transpose()?, hub: None, elected: false })
+        let profiling = arguments.server.profiling;
+        Ok(Beside { parts, config, profiling, hub_place: has_hub.then(place).transpose()?, hub: None, elected: false })
+    }
+
+    /// Whether vehicles connect to this process.
+    pub fn has_hub(&self) -> bool {
+        self.hub_place.is_some() || self.hub.is_some()
     }
 
     /// Makes what they need known to the server, so that it is there when the server says that it is ready.
@@ -110,14 +119,13 @@ impl Beside {
     pub async fn run(
         mut self,
         server: ApiServer,
-        certifier: Certifier,
-        root_ca: String,
+        standing: Standing,
         leaving: watch::Receiver<bool>,
     ) -> Result<(), Failure> {
-        let site = Stage::new(server, certifier, root_ca);
+        let site = Stage::new(server, standing);
         let hub = self.hub.take();
         if !self.elected {
-            let manager = site.manager(None)?;
+            let manager = site.manager(None, &self.config)?;
             site.add(&manager, &self)?;
             if let Some(hub) = hub {
                 site.add_hub(&manager, hub)?;
@@ -125,7 +133,7 @@ impl Beside {
             return manager.run(left(leaving)).await.map_err(parts::failed);
         }
         let of_all = async {
-            let manager = site.manager(None)?;
+            let manager = site.manager(None, &self.config)?;
             if let Some(hub) = hub {
                 site.add_hub(&manager, hub)?;
             }
@@ -138,8 +146,8 @@ impl Beside {
     async fn take_turns(&self, site: &Stage, leaving: watch::Receiver<bool>) -> Result<(), Failure> {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         loop {
-            let election = ElectionConfig::new("kube-system", ELECTION, format!("{host}_{:016x}", seed()));
-            let manager = site.manager(Some(election))?;
+            let own = ElectionConfig::new("kube-system", ELECTION, format!("{host}_{:016x}", seed()));
+            let manager = site.manager(self.config.election().election(own), &self.config)?;
             site.add(&manager, self)?;
             match manager.run(left(leaving.clone())).await {
                 Err(ManagerError::LeadershipLost) if !*leaving.borrow() => {
@@ -155,14 +163,13 @@ impl Beside {
 /// Where parts run: on a server in the same process.
 struct Stage {
     server: ApiServer,
-    certifier: Certifier,
-    root_ca: String,
+    standing: Standing,
     /// The figures and traces of the manager of the moment.
     shown: Arc<Mutex<Option<(Metrics, Site)>>>,
 }
 
 impl Stage {
-    fn new(server: ApiServer, certifier: Certifier, root_ca: String) -> Stage {
+    fn new(server: ApiServer, standing: Standing) -> Stage {
         let shown: Arc<Mutex<Option<(Metrics, Site)>>> = Arc::default();
         let now = |shown: &Mutex<Option<(Metrics, Site)>>| shown.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let of_figures = Arc::clone(&shown);
@@ -177,18 +184,20 @@ impl Stage {
                 }
             }
         });
-        Stage { server, certifier, root_ca, shown }
+        Stage { server, standing, shown }
     }
 
-    fn manager(&self, election: Option<ElectionConfig>) -> Result<Manager, Failure> {
-        let options = ManagerOptions { election, drain_limit: DRAIN_LIMIT, ..ManagerOptions::default() };
+    fn manager(&self, election: Option<ElectionConfig>, config: &Config) -> Result<Manager, Failure> {
+        let client_options = config.client().clone();
+        let options =
+            ManagerOptions { election, drain_limit: DRAIN_LIMIT, client: client_options, ..ManagerOptions::default() };
         parts::manager(client(&self.server, manager_user(), "caches"), options)
     }
 
     /// Gives the parts to a manager, whose figures are shown from now on.
     fn add(&self, manager: &Manager, beside: &Beside) -> Result<(), Failure> {
         let client_of = |name: &str| client(&self.server, user_of(name), name);
-        let site = Site::new(manager, parts::profiles());
+        let site = Site::new(manager, parts::profiles(beside.profiling));
         *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = Some((manager.metrics().clone(), site));
         if beside.parts.iter().any(|part| matches!(part, Part::Nodes(_))) {
             self.server.serve_node_metrics();
@@ -198,15 +207,21 @@ impl Stage {
             client_of: &client_of,
             config: &beside.config,
             instance: "setpoint",
-            root_ca: Some(&self.root_ca),
-            signer: Some(signer(self.certifier.clone())),
+            root_ca: Some(&self.standing.root_ca),
+            signer: Some(self.signer()),
         };
         parts::add(&wiring, &beside.parts)
     }
 
     fn add_hub(&self, manager: &Manager, hub: hub::Beside) -> Result<(), Failure> {
         let client = client(&self.server, user_of(hub::ACCOUNT), hub::ACCOUNT);
-        hub.add_to(manager, &client, &self.certifier, &self.root_ca)
+        hub.add_to(manager, &client, self.standing.clone())
+    }
+
+    /// Signs with the authority of the moment.
+    fn signer(&self) -> Signer {
+        let pki = self.standing.pki.clone();
+        signer(move || pki.borrow().certifier())
     }
 }
 
@@ -216,10 +231,10 @@ async fn left(mut leaving: watch::Receiver<bool>) {
     let _ = leaving.wait_for(|leaving| *leaving).await;
 }
 
-/// Lets controllers sign with the authority's key.
-pub fn signer(certifier: Certifier) -> Signer {
+/// Lets controllers sign with an authority's key.
+pub fn signer(authority: impl Fn() -> Certifier + Send + Sync + 'static) -> Signer {
     Arc::new(move |asked: &ToSign<'_>| {
-        let signed = certifier.certify(asked.request, asked.usages, asked.life, asked.now.into());
+        let signed = authority().certify(asked.request, asked.usages, asked.life, asked.now.into());
         signed.map(String::into_bytes)
     })
 }

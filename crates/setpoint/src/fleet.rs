@@ -6,6 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
+use setpoint_cli::refusal;
 use setpoint_fleet::kinds::Rollout;
 use setpoint_fleet::tell::Fleet;
 
@@ -16,11 +17,10 @@ use crate::{access, alone, enrol, release, simulate};
 /// Reads the fleet and tells what was asked.
 pub async fn run(arguments: FleetArguments) -> Result<(), Failure> {
     let (namespace, now) = (&arguments.namespace, Timestamp::now());
-    let kubeconfig = arguments.kubeconfig.as_ref();
+    let kubeconfig = arguments.kubeconfig.clone().or_else(own_kubeconfig);
+    let kubeconfig = kubeconfig.as_ref();
     match &arguments.command {
-        FleetCommand::Enrol { vehicle, out, with_token } => {
-            return enrol::run(kubeconfig, namespace, vehicle, out, *with_token).await;
-        }
+        FleetCommand::Enrol(asked) => return enrol::run(kubeconfig, namespace, asked).await,
         FleetCommand::Token { vehicle, hours } => return access::token(kubeconfig, namespace, vehicle, *hours).await,
         FleetCommand::Revoke { vehicle, undo } => return access::revoke(kubeconfig, namespace, vehicle, *undo).await,
         FleetCommand::Promote { rollout } => return promote(kubeconfig, namespace, rollout).await,
@@ -29,10 +29,9 @@ pub async fn run(arguments: FleetArguments) -> Result<(), Failure> {
         FleetCommand::Simulate(asked) => return simulate::run(kubeconfig, namespace, asked).await,
         FleetCommand::Status | FleetCommand::Why { .. } | FleetCommand::Plan { .. } => {}
     }
-    let client = alone::client(arguments.kubeconfig.as_ref()).await?;
+    let client = alone::client(kubeconfig).await?;
     let fleet = Fleet::read(&client, namespace).await.map_err(|error| {
-        Failure::new("can't read the fleet", error)
-            .hint("`setpoint up` serves its kinds, unless its controllers are off")
+        refusal("can't read the fleet", &error).hint("`setpoint up` serves its kinds, unless its controllers are off")
     })?;
     let text = match &arguments.command {
         FleetCommand::Status => fleet.overview(),
@@ -44,7 +43,7 @@ pub async fn run(arguments: FleetArguments) -> Result<(), Failure> {
             Failure::new(format!("can't plan {rollout}"), why)
                 .hint("`setpoint get rollouts -A` lists those that are there")
         })?,
-        FleetCommand::Enrol { .. }
+        FleetCommand::Enrol(_)
         | FleetCommand::Token { .. }
         | FleetCommand::Revoke { .. }
         | FleetCommand::Promote { .. }
@@ -56,10 +55,21 @@ pub async fn run(arguments: FleetArguments) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Where `setpoint up` writes its kubeconfig, if nobody has named another: every other command finds it there, too.
+fn own_kubeconfig() -> Option<PathBuf> {
+    let is_elsewhere = |name: &str| std::env::var_os(name).is_some();
+    let usual = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".kube/config"));
+    if is_elsewhere("KUBECONFIG") || is_elsewhere("KUBERNETES_SERVICE_HOST") || usual.is_some_and(|file| file.exists())
+    {
+        return None;
+    }
+    setpoint_cli::data_folder().map(|folder| folder.join("admin.kubeconfig")).filter(|file| file.exists())
+}
+
 /// Says in the spec of a rollout that the step which it waits at is passed. What was read has to be what is there: a rollout that went on
 /// meanwhile is not promoted twice.
 async fn promote(kubeconfig: Option<&PathBuf>, namespace: &str, name: &str) -> Result<(), Failure> {
-    let unable = |error: kube::Error| Failure::new(format!("can't promote {namespace}/{name}"), error);
+    let unable = |error: kube::Error| refusal(format!("can't promote {namespace}/{name}"), &error);
     let api: Api<Rollout> = Api::namespaced(alone::client(kubeconfig).await?, namespace);
     let rollout = api.get(name).await.map_err(unable)?;
     let status = rollout.status.unwrap_or_default();
@@ -71,7 +81,8 @@ async fn promote(kubeconfig: Option<&PathBuf>, namespace: &str, name: &str) -> R
         phase => {
             let phase = phase.unwrap_or("Pending");
             let why = format!("it waits for nobody: it is {phase}");
-            return Err(Failure::new(format!("can't promote {namespace}/{name}"), why));
+            return Err(Failure::new(format!("can't promote {namespace}/{name}"), why)
+                .hint(format!("`setpoint get rollouts {name} -o yaml` says what it waits for")));
         }
     };
     let version = rollout.metadata.resource_version;

@@ -4,24 +4,28 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use setpoint_apiserver::pki::Certifier;
+use futures_util::future::BoxFuture;
 use setpoint_fleet::certificate;
 use setpoint_fleet::hub::serve::{Credentials, Front, Server};
 use setpoint_fleet::hub::{Hub, NAME, Options};
 use setpoint_fleet_protocol::hex;
 use setpoint_fleet_protocol::metadata::SigningKey;
-use setpoint_runtime::manager::{Manager, ManagerOptions};
+use setpoint_runtime::manager::{Lifecycle, Manager, ManagerOptions, RunError, Runnable};
 use setpoint_runtime::probes::Probes;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 
 use crate::alone;
 use crate::arguments::{HubArguments, HubOptions};
 use crate::beside::DRAIN_LIMIT;
 use crate::failure::{Failure, USAGE, say};
+use crate::files;
 use crate::parts;
+use crate::renewal::Standing;
 use crate::signals::Signals;
 
-/// How long the certificate of a hub lives that runs beside the API server: it is made anew at each start.
+/// How long the certificate of a hub lives that runs beside the API server: it is made anew at each start, and when half of its life is
+/// over.
 const LIFE: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Digits that tell hubs of one machine apart: two of a hundred collide in one of a million fleets.
@@ -55,11 +59,13 @@ pub async fn run(arguments: HubArguments) -> Result<(), Failure> {
     };
     let options = ManagerOptions { drain_limit: DRAIN_LIMIT, ..ManagerOptions::default() };
     let manager = parts::manager(client.clone(), options)?;
-    let credentials = Credentials { certificate, key, authority };
-    add(&manager, &client, name, listener, credentials, &arguments.hub)?;
+    let credentials = Credentials { certificate, key, authority }.fixed();
+    let door = Door { listener, connections: files::room() };
+    add(&manager, &client, name, door, credentials, &arguments.hub)?;
     let probes = bind(arguments.probes).await?;
     let started = |error| Failure::new("can't start", error);
-    manager.add(Probes::new(probes, &manager, parts::profiles())).map_err(started)?;
+    let profiles = parts::profiles(arguments.alone.profiling);
+    manager.add(Probes::new(probes, &manager, profiles)).map_err(started)?;
     say(&format!("running https://{address}"));
     let signalled = async move {
         let signal = signals.next().await;
@@ -106,41 +112,102 @@ impl Beside {
         Ok(Beside { listener, name, options })
     }
 
-    /// Gives it to a manager.
-    pub fn add_to(
-        self,
-        manager: &Manager,
-        client: &kube::Client,
-        certifier: &Certifier,
-        root_ca: &str,
-    ) -> Result<(), Failure> {
+    /// Gives it to a manager, with certificates by the authority of the moment.
+    pub fn add_to(self, manager: &Manager, client: &kube::Client, standing: Standing) -> Result<(), Failure> {
         let unable =
             |why: &dyn std::fmt::Display| Failure::new("can't make a certificate for the hub", why.to_string());
-        let name = self.name;
         let address = self.listener.local_addr().map_err(|error| unable(&error))?.ip();
-        let (key, request) =
-            certificate::request_of_hub(&name, &reached_by(&self.options, address)).map_err(|error| unable(&error))?;
-        let usages = ["digital signature".to_owned(), "server auth".to_owned()];
-        let certificate =
-            certifier.certify(request.as_bytes(), &usages, LIFE, SystemTime::now()).map_err(|why| unable(&why))?;
-        let credentials = Credentials { certificate, key, authority: root_ca.to_owned() };
-        add(manager, client, name, self.listener, credentials, &self.options)
+        let maker = Maker { name: self.name.clone(), reached_by: reached_by(&self.options, address), standing };
+        let made = watch::Sender::new(maker.make().map_err(|why| unable(&why))?);
+        let credentials = made.subscribe();
+        manager.add(Renewing { maker, made }).map_err(|error| Failure::new("can't start", error))?;
+        // The other half are those of the API server's clients.
+        let door = Door { listener: self.listener, connections: files::room() / 2 };
+        add(manager, client, self.name, door, credentials, &self.options)
     }
+}
+
+/// Makes the certificates of a hub.
+struct Maker {
+    name: String,
+    reached_by: Vec<String>,
+    standing: Standing,
+}
+
+impl Maker {
+    fn make(&self) -> Result<Credentials, String> {
+        let pki = std::sync::Arc::clone(&self.standing.pki.borrow());
+        let (key, request) =
+            certificate::request_of_hub(&self.name, &self.reached_by).map_err(|error| error.to_string())?;
+        let usages = ["digital signature".to_owned(), "server auth".to_owned()];
+        let own = pki.certifier().certify(request.as_bytes(), &usages, LIFE, SystemTime::now())?;
+        // Vehicles that know only the authority before find the way with what follows.
+        let certificate = format!("{own}{}", pki.bridge_pem());
+        Ok(Credentials { certificate, key, authority: pki.ca_pem().to_owned() })
+    }
+}
+
+/// Makes a hub's certificates anew, in time and when the authority is another.
+struct Renewing {
+    maker: Maker,
+    made: watch::Sender<Credentials>,
+}
+
+impl Runnable for Renewing {
+    fn name(&self) -> &str {
+        "fleet-hub-certificates"
+    }
+
+    fn needs_leadership(&self) -> bool {
+        false
+    }
+
+    fn run(mut self: Box<Self>, lifecycle: Lifecycle) -> BoxFuture<'static, Result<(), RunError>> {
+        Box::pin(async move {
+            lifecycle.ready();
+            loop {
+                let mut pki = self.maker.standing.pki.clone();
+                tokio::select! {
+                    biased;
+                    () = lifecycle.draining() => return Ok(()),
+                    () = tokio::time::sleep(LIFE / 2) => {}
+                    changed = pki.changed() => if changed.is_err() {
+                        return Ok(());
+                    },
+                }
+                self.maker.standing.pki = pki;
+                match self.maker.make() {
+                    Ok(credentials) => drop(self.made.send_replace(credentials)),
+                    Err(error) => {
+                        tracing::warn!(error, "can't make a certificate for the hub; it keeps the one that it has")
+                    }
+                }
+            }
+        })
+    }
+}
+
+/// Where vehicles come in, and how many at a time.
+struct Door {
+    listener: TcpListener,
+    connections: usize,
 }
 
 fn add(
     manager: &Manager,
     client: &kube::Client,
     name: String,
-    listener: TcpListener,
-    credentials: Credentials,
+    door: Door,
+    credentials: watch::Receiver<Credentials>,
     options: &HubOptions,
 ) -> Result<(), Failure> {
     let director = options.director_key.as_deref().map(signing_key).transpose()?;
+    let ping = Duration::from_secs(options.ping_seconds.into());
     let unable = |error| Failure::new("can't start", error);
-    let hub = Hub::add_to(manager, client, Options { name, director }).map_err(unable)?;
-    let front =
-        Front { listener, credentials, firmware: options.firmware.clone(), bytes_per_second: options.bytes_per_second };
+    let hub = Hub::add_to(manager, client, Options { name, director, ping }).map_err(unable)?;
+    let Door { listener, connections } = door;
+    let (firmware, bytes_per_second) = (options.firmware.clone(), options.bytes_per_second);
+    let front = Front { listener, connections, credentials, firmware, bytes_per_second };
     manager.add(Server::new(hub, front)).map_err(unable)
 }
 

@@ -5,9 +5,13 @@ mod alone;
 mod arguments;
 mod audit;
 mod beside;
+mod certificates;
 mod enrol;
+mod files;
 mod fleet;
+mod hardening;
 mod hub;
+mod kubectl;
 mod logging;
 mod maintenance;
 mod manual;
@@ -15,6 +19,7 @@ mod migrate;
 mod nearby;
 mod parts;
 mod release;
+mod renewal;
 mod sealing;
 mod server;
 mod service;
@@ -55,7 +60,9 @@ fn main() -> ExitCode {
     match run(arguments.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("{failure}");
+            if !failure.is_silent() {
+                eprintln!("{failure}");
+            }
             failure.code()
         }
     }
@@ -87,8 +94,12 @@ fn advice(error: &clap::Error, command: &str) -> String {
     if names().any(|name| name == command) {
         return format!("`setpoint {command} --help` has the flags and examples");
     }
+    let is_unknown = error.kind() == ErrorKind::InvalidSubcommand;
+    if is_unknown && kubectl::has(command) {
+        return kubectl::instead();
+    }
     match setpoint_cli::nearest(command, names()) {
-        Some(near) if error.kind() == ErrorKind::InvalidSubcommand => format!("did you mean `setpoint {near}`?"),
+        Some(near) if is_unknown => format!("did you mean `setpoint {near}`?"),
         _ => "`setpoint --help` lists the commands".to_owned(),
     }
 }
@@ -104,6 +115,10 @@ fn run(command: Command) -> Result<(), Failure> {
     }
     if let Command::Manual { folder } = &command {
         return manual::write(folder);
+    }
+    // Threads that are started from here on are bound by it too.
+    if command.is_lasting() {
+        hardening::harden()?;
     }
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -126,6 +141,7 @@ async fn perform(command: Command) -> Result<(), Failure> {
         Command::Fleet(arguments) => fleet::run(arguments).await,
         Command::Hub(arguments) => hub::run(arguments).await,
         Command::RotateKeys { data, store, seal, drop_old } => sealing::rotate(&data, &store, &seal, drop_old).await,
+        Command::Certs { command } => certificates::run(&command).await,
         Command::Verify { data, store } => maintenance::verify(&data, &store).await,
         Command::Migrate(arguments) => migrate::run(&arguments).await,
         Command::Backup { data, store, seal, file } => maintenance::backup(&data, &store, &seal, &file).await,

@@ -11,7 +11,7 @@ use setpoint_apiserver::pki::SecretKeys;
 use setpoint_store::{EtcdFiles, EtcdOptions, OpenError, RESTORE_JUMP, RealDisk, Report, Seal};
 
 use crate::arguments::DataArguments;
-use crate::failure::{Failure, say};
+use crate::failure::{Failure, note, say};
 use crate::sealing::SealArguments;
 use crate::storage::{StoreArguments, StoreChoice};
 use crate::{hub, sealing, server, service, storage};
@@ -106,6 +106,9 @@ pub async fn backup(
     store.close().await;
     let bytes = written.map_err(|error| Failure::of_file(format!("{what}: {}", file.display()), &error))?;
     say(&format!("wrote {} ({bytes} bytes, revision {})", file.display(), store.snapshot().revision().get()));
+    if keys.is_some() {
+        note("Secrets in it are encrypted: keep `pki/secrets.keys` of the data directory too, and elsewhere");
+    }
     Ok(())
 }
 
@@ -141,6 +144,7 @@ pub async fn restore(
         error => refused(&what, error),
     })?;
     say(&describe(&report));
+    note(&format!("`setpoint up --data-dir {}` serves it", folder.display()));
     Ok(())
 }
 

@@ -1,7 +1,5 @@
 //! The parts of the control plane that are clients of its API: what they are made from, in one process or in several.
 
-use std::path::Path;
-
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use setpoint_controllers::{Choice, Specific, Wiring};
@@ -12,6 +10,7 @@ use setpoint_runtime::manager::{Manager, ManagerError, ManagerOptions};
 use setpoint_runtime::probes::Profiles;
 use setpoint_scheduler::Profile;
 
+use crate::arguments::SettingsArguments;
 use crate::failure::Failure;
 use crate::service::seed;
 
@@ -84,9 +83,9 @@ pub fn has_fleet(parts: &[Part]) -> bool {
     })
 }
 
-/// Where the time and the memory of this process go, as far as it was built to tell.
-pub fn profiles() -> Profiles {
-    let profiles = Profiles::default();
+/// Where the time and the memory of this process go, as far as it was built to tell; nothing unless that is wanted.
+pub fn profiles(wanted: bool) -> Profiles {
+    let profiles = if wanted { Profiles::default() } else { Profiles::off() };
     #[cfg(feature = "cpu-profile")]
     let profiles = profiles.with_cpu(setpoint_runtime::probes::cpu_profile);
     #[cfg(feature = "heap-profile")]
@@ -94,18 +93,33 @@ pub fn profiles() -> Profiles {
     profiles
 }
 
-/// Settings from a file and from the environment.
-pub fn config(file: Option<&Path>) -> Result<Config, Failure> {
+/// Settings from a file, from the environment and from flags.
+pub fn config(arguments: &SettingsArguments) -> Result<Config, Failure> {
+    let file = arguments.config.as_deref();
     let parts = setpoint_controllers::PARTS.into_iter().chain([SCHEDULER_PART]);
-    let mut sources =
-        parts.fold(Sources::new(), |sources, part| sources.part(part)).environment(PREFIX, std::env::vars());
+    let mut sources = parts
+        .fold(Sources::new(), |sources, part| sources.part(part))
+        .environment(PREFIX, std::env::vars())
+        .set(arguments.set.iter().cloned());
     let what = || file.map_or("can't use the settings".to_owned(), |file| format!("can't use {}", file.display()));
     if let Some(file) = file {
         sources = sources.file(std::fs::read_to_string(file).map_err(|error| Failure::usage(what(), error))?);
     }
     let config = Config::load(&sources).map_err(|error| Failure::usage(what(), error))?;
+    config.controllers().try_for_each(known).map_err(|error| Failure::usage(what(), error))?;
     Specific::of(&config).map_err(|error| Failure::usage(what(), error))?;
     Ok(config)
+}
+
+/// Settings for a controller that isn't there would be believed and have no effect.
+fn known(controller: &str) -> Result<(), String> {
+    match Choice::parse_among(controller, &setpoint_fleet::CONTROLLERS) {
+        Ok(choice) if choice.has(controller) => Ok(()),
+        Ok(_) => {
+            Err(format!("controllers.{controller}: settings go by the full name of a controller, not by its short one"))
+        }
+        Err(error) => Err(format!("controllers.{controller}: {error}")),
+    }
 }
 
 /// The scheduler with the profiles of a configuration.

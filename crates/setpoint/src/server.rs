@@ -9,6 +9,8 @@ use std::time::{Duration, SystemTime};
 use futures_util::FutureExt;
 use futures_util::future::OptionFuture;
 use http::{Request, StatusCode};
+use setpoint_apiserver::ApiServer;
+use setpoint_apiserver::Plugin;
 use setpoint_apiserver::body::{Body, full};
 use setpoint_apiserver::pki::{Pki, PkiError};
 use setpoint_apiserver::serve::{Limits, serve};
@@ -23,9 +25,10 @@ use crate::arguments::ServerArguments;
 use crate::audit::Auditing;
 use crate::beside::Beside;
 use crate::failure::{Failure, say};
+use crate::renewal::Renewal;
 use crate::signals::Signals;
 use crate::storage::Opened;
-use crate::{logging, service, storage};
+use crate::{files, logging, parts, service, storage};
 
 /// How long the server may take until it answers that it is ready.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -35,9 +38,6 @@ const READY_PAUSE: Duration = Duration::from_millis(5);
 
 /// How long running requests may go on after the disk failed: nothing that they write will be kept.
 const FAILED_GRACE: Duration = Duration::from_millis(300);
-
-/// Files that are not connections: the log, logging, the runtime.
-const FILES_RESERVED: u64 = 128;
 
 /// Runs until it is asked to stop, or fails; with other parts in the same process, if there are any.
 pub async fn run(arguments: &ServerArguments, beside: Option<Beside>) -> Result<(), Failure> {
@@ -76,6 +76,16 @@ pub fn identity() -> io::Result<[u8; 16]> {
     drawn.map(ring::rand::Random::expose).map_err(|_| io::Error::other("the system gives no random numbers"))
 }
 
+/// The rules of admission that are left out. The API server alone takes what kube-apiserver takes by default.
+fn left_out(arguments: &ServerArguments, is_whole: bool) -> Vec<Plugin> {
+    let mut left_out = arguments.disable_admission_plugins.clone();
+    let denies = Plugin::DenyServiceExternalIPs;
+    if !is_whole && !arguments.enable_admission_plugins.contains(&denies) {
+        left_out.push(denies);
+    }
+    left_out
+}
+
 async fn run_on(
     opened: &Opened,
     folder: &Path,
@@ -91,13 +101,15 @@ async fn run_on(
     let url = url(address);
     let kubeconfig = arguments.kubeconfig.clone().unwrap_or_else(|| folder.join("admin.kubeconfig"));
     let kubeconfig = std::path::absolute(&kubeconfig).unwrap_or(kubeconfig);
-    pki.write_admin_kubeconfig(&kubeconfig, &url).map_err(|error| Failure::new("can't write the kubeconfig", error))?;
-    let tls = pki.tls().map_err(|error| Failure::new("can't serve", error))?;
+    let signer = pki.signer().map_err(|error| Failure::new("can't sign tokens", error))?;
+    let renewal = Renewal::new(pki, kubeconfig.clone(), url.clone(), opened)?;
+    let (tls, standing) = (renewal.tls(), renewal.standing());
 
     let (stop, stopping) = watch::channel(false);
     let service = service::service(store.clone(), stopping.clone());
     auditing.follow(&service);
-    service.sign_with(pki.signer().map_err(|error| Failure::new("can't sign tokens", error))?);
+    service.leave_out(left_out(arguments, beside.is_some()));
+    service.sign_with(signer);
     let unprepared = |status| match &*store.stopped().borrow() {
         Some(reason) => store_failed(opened, reason),
         None => Failure::new("can't prepare the store", status),
@@ -109,7 +121,7 @@ async fn run_on(
     }
     let tending = service.tend();
     let checking = OptionFuture::from(beside.is_some().then(|| service.check_policies()));
-    let serving = serve(listener, tls, service.clone(), limits(), stopping);
+    let serving = serve(listener, tls, service.clone(), limits(beside.as_ref().is_some_and(Beside::has_hub)), stopping);
     let mut serving = tokio::spawn(async move {
         tokio::join!(serving, tending, checking);
     });
@@ -120,16 +132,20 @@ async fn run_on(
     let mut beside = match beside {
         Some(parts) => {
             let parts = if opened.is_shared { parts.elected() } else { parts };
-            tokio::spawn(parts.run(service.clone(), pki.certifier(), pki.ca_pem().to_owned(), leaving))
+            tokio::spawn(parts.run(service.clone(), standing, leaving))
         }
-        None => tokio::spawn(until(leaving).map(Ok)),
+        None => {
+            show_profiles(&service, arguments.profiling);
+            tokio::spawn(until(leaving).map(Ok))
+        }
     };
     let mut failed = store.stopped();
     let failed = failed.wait_for(Option::is_some);
     let run = async {
         ready(service).await?;
         announce(&url, &kubeconfig);
-        std::future::pending::<Result<(), Failure>>().await
+        renewal.run().await;
+        Ok(())
     };
     let outcome = tokio::select! {
         outcome = run => outcome,
@@ -163,6 +179,15 @@ async fn finish(in_order: impl Future<Output = Result<(), JoinError>>, signals: 
         ended = in_order => ended.map_err(|error| Failure::new("stopped out of order", error)),
         signal = signals.next() => Err(stopped_twice(signal)),
     }
+}
+
+/// Lets an API server that is alone tell where its time and memory go. Beside others it is told with their traces.
+fn show_profiles(service: &ApiServer, wanted: bool) {
+    let profiles = parts::profiles(wanted);
+    service.show_debug(move |method, uri| {
+        let profiles = profiles.clone();
+        async move { profiles.answer(&method, &uri).await.map(full) }
+    });
 }
 
 /// Waits until it is time to leave.
@@ -225,18 +250,10 @@ fn is_dns_name(name: &str) -> bool {
     name.len() <= 253 && name.split('.').all(label)
 }
 
-/// As many connections as there can be files: running out of them would stop the log as well.
-fn limits() -> Limits {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let found = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: found.maximum, maximum: found.maximum };
-    let files = match setrlimit(Resource::Nofile, raised) {
-        Ok(()) => found.maximum,
-        Err(_) => found.current,
-    };
+/// As many connections as there can be files; where vehicles connect to the same process, half of them are theirs.
+fn limits(has_hub: bool) -> Limits {
+    let room = if has_hub { files::room() / 2 } else { files::room() };
     let default = Limits::default();
-    let room =
-        files.map_or(usize::MAX, |files| usize::try_from(files.saturating_sub(FILES_RESERVED)).unwrap_or(usize::MAX));
     Limits { connections: default.connections.min(room.max(1)), ..default }
 }
 
@@ -318,7 +335,7 @@ mod tests {
         let mut signals = Signals::listen().unwrap();
         let auditing = arguments.audit.start(arguments.audit.policy().unwrap(), folder.path()).unwrap();
         let (pki, place) = (folder.path().join("pki"), "the store in memory".to_owned());
-        let opened = Opened { store: store.clone(), pki, place, is_shared: false };
+        let opened = Opened { store: store.clone(), pki, place, is_shared: false, sharing: None };
         let running = run_on(&opened, folder.path(), &arguments, &auditing, None, &mut signals);
         let failing = async {
             // Once the server has begun to write what must always be there, every operation fails.

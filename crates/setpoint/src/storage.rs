@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use setpoint_apiserver::pki::{Pki, SecretKeys};
+use setpoint_apiserver::pki::{self, Pki, SecretKeys, replace_private};
 use setpoint_store::{Endpoint, EtcdError, EtcdFiles, EtcdOptions, EtcdTls, Seal, Store, WindowBounds};
 
 use crate::arguments::duration;
@@ -16,7 +16,10 @@ use crate::sealing::{self, SealArguments};
 use crate::{hub, server, service};
 
 /// What servers on one etcd share: whom clients trust, whose tokens count, what secrets are sealed with, and who signs for vehicles.
-const SHARED: [&str; 4] = ["ca.pem", "service-account.pem", SECRET_KEYS, DIRECTOR_KEY];
+const SHARED: [&str; 4] = [pki::AUTHORITY, "service-account.pem", SECRET_KEYS, DIRECTOR_KEY];
+
+/// What they share besides while one authority follows another.
+const SUCCESSION: [&str; 2] = [pki::BRIDGE, pki::FORMER];
 
 /// The file with what secrets are sealed with.
 pub const SECRET_KEYS: &str = "secrets.keys";
@@ -132,6 +135,8 @@ pub struct Opened {
     pub place: String,
     /// Whether other servers may use it too.
     pub is_shared: bool,
+    /// Where keys come from that others may change; none if it is the folder itself.
+    pub sharing: Option<EtcdOptions>,
 }
 
 /// Opens the store of a server with its data in a folder.
@@ -141,13 +146,15 @@ pub async fn open(arguments: &StoreArguments, folder: &Path, seal: &SealArgument
             let what = format!("can't open the data in {}", folder.display());
             let store = sealing::open_store(folder, seal).await.map_err(|error| error.failure(&what))?;
             let place = format!("the store in {}", folder.display());
-            Ok(Opened { store, pki: folder.join("pki"), place, is_shared: false })
+            Ok(Opened { store, pki: folder.join("pki"), place, is_shared: false, sharing: None })
         }
         StoreChoice::Etcd(endpoints) => {
             let options = arguments.etcd.options(endpoints)?;
             let pki = pki(&arguments.etcd, &options, folder).await?;
             let store = open_etcd(options.clone(), &pki, seal).await?;
-            Ok(Opened { store, pki, place: place(&options), is_shared: true })
+            let place = place(&options);
+            let sharing = arguments.etcd.shared_pki.is_none().then_some(options);
+            Ok(Opened { store, pki, place, is_shared: true, sharing })
         }
     }
 }
@@ -215,15 +222,16 @@ pub fn unusable(place: &str, error: EtcdError) -> Failure {
 }
 
 /// Makes the keys in a folder those that all servers on one etcd have in common. The first server to come gives its own.
-async fn share(options: &EtcdOptions, pki: &Path) -> Result<(), Failure> {
+pub async fn share(options: &EtcdOptions, pki: &Path) -> Result<(), Failure> {
     let place = place(options);
     let what = format!("can't share keys through {place}");
     let files = EtcdFiles::new(options).map_err(|error| unusable(&place, error))?;
     for _ in 0..TRIES_MAX {
         let found = files.read().await.map_err(|error| unusable(&place, error))?;
         if !found.is_empty() {
-            // In the order of their names: the authority first.
-            return found.iter().try_for_each(|(name, text)| take(pki, name, text, &what));
+            // In the order of their names: what goes with an authority is there before it is.
+            let former = found.iter().find(|(name, _)| name == pki::FORMER).map_or(&[][..], |(_, text)| text);
+            return found.iter().try_for_each(|(name, text)| take(pki, name, text, former, &what));
         }
         let before: Vec<bool> = SHARED.iter().map(|name| pki.join(name).exists()).collect();
         let own = make(pki).map_err(|why| Failure::new(&what, why))?;
@@ -250,6 +258,20 @@ pub async fn share_keys(arguments: &EtcdArguments, options: &EtcdOptions, file: 
     files.write(SECRET_KEYS, text).await.map_err(|error| unusable(&place, error))
 }
 
+/// Writes files of a succession for all servers on an etcd, in their order, and takes them over into a folder.
+pub async fn share_succession(
+    options: &EtcdOptions,
+    pki: &Path,
+    changed: &[(&'static str, String)],
+) -> Result<(), Failure> {
+    let place = place(options);
+    let files = EtcdFiles::new(options).map_err(|error| unusable(&place, error))?;
+    for (name, text) in changed {
+        files.write(name, text.clone().into_bytes()).await.map_err(|error| unusable(&place, error))?;
+    }
+    share(options, pki).await
+}
+
 /// Makes what is missing of the shared files, and returns them all.
 pub fn make(pki: &Path) -> Result<Vec<(String, Vec<u8>)>, String> {
     let listen = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -262,28 +284,36 @@ pub fn make(pki: &Path) -> Result<Vec<(String, Vec<u8>)>, String> {
         Ok(text) => Ok((name.to_owned(), text)),
         Err(error) => Err(format!("{}: {error}", pki.join(name).display())),
     };
-    SHARED.iter().map(|name| read(name)).collect()
+    let under_way = SUCCESSION.iter().filter(|name| pki.join(name).exists());
+    SHARED.iter().chain(under_way).map(|name| read(name)).collect()
 }
 
-/// Takes a shared file over into a folder, where there may be the same one, but no other.
-fn take(pki: &Path, name: &str, text: &[u8], what: &str) -> Result<(), Failure> {
-    if !SHARED.contains(&name) {
-        return Ok(());
-    }
+/// Takes a shared file over into a folder, where there may be the same one, but no other: unless it is one that this one follows.
+fn take(pki: &Path, name: &str, text: &[u8], former: &[u8], what: &str) -> Result<(), Failure> {
     let file = pki.join(name);
-    match fs::read(&file) {
-        Ok(own) if own == text => return Ok(()),
+    let failed = |error: std::io::Error| Failure::new(what, format!("{}: {error}", file.display()));
+    let own = fs::read(&file).ok();
+    match own {
+        Some(own) if own == text => return Ok(()),
+        None if text.is_empty() => return Ok(()),
+        _ if SUCCESSION.contains(&name) && text.is_empty() => return fs::remove_file(&file).map_err(failed),
+        _ if !SHARED.contains(&name) && !SUCCESSION.contains(&name) => return Ok(()),
+        None => {}
         // After a rotation: of the same cluster, or the authority would have been another one.
-        Ok(_) if name == SECRET_KEYS => {}
-        Ok(_) => {
-            return Err(Failure::new(what, format!("{} is that of another cluster", file.display()))
-                .hint("choose another `--data-dir`"));
+        Some(_) if name == SECRET_KEYS || SUCCESSION.contains(&name) => {}
+        Some(own) if name == pki::AUTHORITY && !former.is_empty() && own.starts_with(former) => {}
+        Some(_) => {
+            let failure = Failure::new(what, format!("{} is that of another cluster", file.display()));
+            return Err(match name {
+                pki::AUTHORITY => failure.hint(
+                    "choose another `--data-dir`; or, if the authority was replaced and retired meanwhile, move that file away",
+                ),
+                _ => failure.hint("choose another `--data-dir`"),
+            });
         }
-        Err(_) => {}
     }
-    fs::create_dir_all(pki).map_err(|error| Failure::new(what, error))?;
-    hub::private(&file, &String::from_utf8_lossy(text))
-        .map_err(|error| Failure::new(what, format!("{}: {error}", file.display())))
+    fs::create_dir_all(pki).map_err(failed)?;
+    replace_private(&file, text).map_err(failed)
 }
 
 #[cfg(test)]

@@ -1,59 +1,72 @@
-//! What a connection costs the hub: vehicles with a WebSocket over mutual TLS each.
+//! What it costs to let vehicles in and to keep them connected: each has a certificate of its own, and a WebSocket over mutual TLS.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use futures_util::SinkExt;
-use futures_util::stream::{self, StreamExt};
+use k8s_openapi::jiff::Timestamp;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
-use setpoint_fleet::simulate::{Faults, Options, make_vehicles};
+use setpoint_fleet::simulate::{Faults, Fleet, Options, Papers, Tally, enrol_vehicles, over_sockets};
 use setpoint_fleet_protocol::{FRAME_BYTES_MAX, FromVehicle, Hello, PROTOCOL_VERSION, Report, Said};
+use setpoint_runtime::clock::Clock;
 use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::sleep;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
-use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 
 use crate::world::World;
 
-/// Connections that are opened at once.
-const AT_ONCE: usize = 32;
+/// How long it takes until nothing is left to do after many vehicles have come.
+const SETTLING: Duration = Duration::from_secs(10);
 
 pub type Socket = WebSocketStream<TlsStream<TcpStream>>;
 
-/// Opens as many connections as there are vehicles, one for each, and tells what is resident for each of them.
+/// Lets as many vehicles in as there are and connects them, one socket for each, to a hub that is killed in the end.
 pub async fn measure(vehicles: usize) {
-    let world = World::start(&[]).await;
-    make_vehicles(&world.client, &options(vehicles), "sim").await.expect("they are made");
-    let door = Door::of(&world).await;
-    // What the first ones cost is not what each costs.
-    let warm: Vec<Socket> = stream::iter(0..100.min(vehicles)).then(|_| door.open()).collect().await;
-    tokio::time::sleep(std::time::Duration::from_secs(5)).await;
-    let (before, cpu, start) = (world.server.resident(), world.server.cpu(), Instant::now());
-    let open = |number: usize| {
-        let door = &door;
-        async move {
-            let mut socket = door.open().await;
-            socket.send(Message::binary(hello(number).bytes())).await.expect("it is sent");
-            socket.next().await.expect("an answer").expect("a message");
-            socket
-        }
-    };
-    let sockets: Vec<Socket> = stream::iter(0..vehicles).map(open).buffer_unordered(AT_ONCE).collect().await;
-    let took = start.elapsed();
-    let cpu = world.server.cpu() - cpu;
-    tokio::time::sleep(std::time::Duration::from_secs(10)).await;
+    let limit = getrlimit(Resource::Nofile);
+    // Where it can't be raised, it is enough or the sockets tell.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    let mut world = World::with_hub().await;
+    let (options, hubs, authority) = (options(vehicles), [world.hub().to_owned()], world.authority());
+    let start = Instant::now();
+    let issued = enrol_vehicles(&world.client, &options, &hubs, &authority).await.expect("they are let in");
+    let took = start.elapsed().as_secs_f64();
+    println!("{vehicles} vehicles made and enrolled by token in {took:.1} s: {:.0} a second", vehicles as f64 / took);
+    sleep(SETTLING).await;
+
+    let (before, cpu, start) = (world.part_resident(), world.part_cpu(), Instant::now());
+    let (linked_in, mut linked) = watch::channel(0);
+    let papers = Papers::of(&issued, &authority).expect("certificates");
+    let running = tokio::spawn(async move {
+        let clock = Clock::starting_at(Timestamp::now());
+        let mut fleet = Fleet::new(options, clock.wall());
+        let told = |tally: &Tally| {
+            linked_in.send_replace(tally.linked);
+        };
+        over_sockets(&mut fleet, &papers, &hubs, clock, told).await;
+    });
+    linked.wait_for(|count| *count == vehicles).await.expect("it is told");
+    let (took, cpu) = (start.elapsed(), world.part_cpu() - cpu);
+    sleep(SETTLING).await;
     println!(
-        "{vehicles} connections over mutual TLS: {:.1} KB resident each, {:.0} a second with both ends here, {:.2} ms of CPU each, the \
-         write about it included",
-        (world.server.resident().saturating_sub(before)) as f64 / vehicles as f64 / 1000.0,
+        "{vehicles} connections over mutual TLS: {:.1} KB resident each, {:.0} a second with both ends here, {:.2} ms of the hub's CPU each, \
+         the write about it included",
+        (world.part_resident().saturating_sub(before)) as f64 / vehicles as f64 / 1000.0,
         vehicles as f64 / took.as_secs_f64(),
         cpu.as_secs_f64() * 1000.0 / vehicles as f64,
     );
-    drop((sockets, warm));
+
+    let start = Instant::now();
+    world.restart_part();
+    linked.wait_for(|count| *count < vehicles).await.expect("it is told");
+    linked.wait_for(|count| *count == vehicles).await.expect("it is told");
+    println!("the hub of {vehicles} connections killed: all are back {:.0} s later", start.elapsed().as_secs_f64());
+    running.abort();
 }
 
 /// How simulated vehicles are called.

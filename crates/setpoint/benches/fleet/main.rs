@@ -1,5 +1,5 @@
-//! Figures of a fleet, one line each: `setpoint up` as released, with vehicles that `setpoint fleet simulate` runs behind one gateway.
-//! Run by `make bench`.
+//! Figures of a fleet, one line each: `setpoint up` as released, with vehicles that `setpoint fleet simulate` runs behind one gateway, or
+//! with a connection each where connections are measured. Run by `make bench`.
 //!
 //! Words after `--` choose parts, and `vehicles=N` how many there are: `cargo bench -p setpoint --bench fleet -- upgrade
 //! vehicles=10000`. CPU time and memory are told by `/proc`, writes by the revisions that went by.
@@ -26,6 +26,11 @@ async fn run() {
     if is_chosen("upgrade") {
         for vehicles in counts(&[1_000, 10_000, 100_000]) {
             upgrade(vehicles).await;
+        }
+    }
+    if is_chosen("apart") {
+        for vehicles in counts(&[100_000]) {
+            apart(vehicles).await;
         }
     }
     if is_chosen("latency") {
@@ -73,7 +78,7 @@ async fn upgrade(vehicles: usize) {
     let (revision, server, simulator) = (world.revision().await, world.server.cpu(), world.simulator_cpu());
     let start = Instant::now();
     world.roll_out("2.0.0").await;
-    let most = world.until_completed().await;
+    let (most, _) = world.until_completed().await;
     let took = start.elapsed();
     let writes = world.revision().await - revision;
     println!(
@@ -87,6 +92,34 @@ async fn upgrade(vehicles: usize) {
         megabytes(most),
     );
     world.memory(vehicles, "after the upgrade");
+}
+
+/// The same with the hub in a process of its own: what it takes, and what is left to the control plane.
+async fn apart(vehicles: usize) {
+    let mut world = World::with_hub().await;
+    world.simulate(vehicles);
+    world.until_running("1.0.0", vehicles).await;
+    let (server, hub) = (world.server.cpu(), world.part_cpu());
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    println!(
+        "{vehicles} vehicles connected and nothing to do: control plane {} MB and {:.1} % of a processor, hub {} MB and {:.1} %",
+        megabytes(world.server.resident()),
+        (world.server.cpu() - server).as_secs_f64() * 10.0,
+        megabytes(world.part_resident()),
+        (world.part_cpu() - hub).as_secs_f64() * 10.0,
+    );
+    let (server, hub, start) = (world.server.cpu(), world.part_cpu(), Instant::now());
+    world.roll_out("2.0.0").await;
+    let (all, part) = world.until_completed().await;
+    println!(
+        "{vehicles} vehicles upgraded in {:.1} s with a hub of its own: control plane {:.1} s of CPU, hub {:.1} s; hub at most {} MB \
+         resident, all together {} MB",
+        start.elapsed().as_secs_f64(),
+        (world.server.cpu() - server).as_secs_f64(),
+        (world.part_cpu() - hub).as_secs_f64(),
+        megabytes(part),
+        megabytes(all),
+    );
 }
 
 /// A part is killed in the middle of an upgrade, and started again at once.

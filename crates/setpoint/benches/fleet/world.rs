@@ -135,7 +135,17 @@ impl World {
         self.simulator.as_ref().map_or(Duration::ZERO, |running| cpu(running.id()))
     }
 
-    fn simulator_resident(&self) -> u64 {
+    /// CPU time of the part that has a process of its own.
+    pub fn part_cpu(&self) -> Duration {
+        self.part.as_ref().map_or(Duration::ZERO, |(_, running)| cpu(running.id()))
+    }
+
+    /// What is resident of it.
+    pub fn part_resident(&self) -> u64 {
+        self.part.as_ref().map_or(0, |(_, running)| resident(running.id()))
+    }
+
+    pub fn simulator_resident(&self) -> u64 {
         self.simulator.as_ref().map_or(0, |running| resident(running.id()))
     }
 
@@ -182,11 +192,13 @@ impl World {
         }
     }
 
-    /// Waits until the rollout is over; the most that was resident meanwhile.
-    pub async fn until_completed(&self) -> u64 {
-        let (start, mut most) = (Instant::now(), 0);
+    /// Waits until the rollout is over; the most that was resident meanwhile, of all together and of the part of its own.
+    pub async fn until_completed(&self) -> (u64, u64) {
+        let (start, mut most) = (Instant::now(), (0, 0));
         loop {
-            most = most.max(self.server.resident() + self.simulator_resident());
+            let part = self.part_resident();
+            let all = self.server.resident() + self.simulator_resident() + part;
+            most = (all.max(most.0), part.max(most.1));
             let rollout = self.rollout().await;
             if rollout["phase"] == "Completed" {
                 return most;
@@ -227,7 +239,8 @@ impl World {
         (issued, self.authority())
     }
 
-    fn authority(&self) -> String {
+    /// The authority of the hub's certificate, in PEM.
+    pub fn authority(&self) -> String {
         use base64::Engine;
         let kubeconfig = Kubeconfig::read_from(&self.server.kubeconfig).expect("a kubeconfig");
         let cluster = kubeconfig.clusters.first().and_then(|named| named.cluster.clone()).expect("a cluster");

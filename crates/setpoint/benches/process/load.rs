@@ -131,19 +131,26 @@ impl Server {
         futures_util::future::join_all(clients).await.concat()
     }
 
-    /// Runs calls as [`Server::run`] does, and prints what they cost.
-    pub async fn measure(&self, what: &str, connections: usize, count: usize, call: impl Fn(usize) -> Call + Sync) {
+    /// Runs calls as [`Server::run`] does, and prints what they cost. Returns the microseconds of the server's CPU for each.
+    pub async fn measure(
+        &self,
+        what: &str,
+        connections: usize,
+        count: usize,
+        call: impl Fn(usize) -> Call + Sync,
+    ) -> f64 {
         let (cpu, start) = (self.process.cpu(), Instant::now());
         let mut times = self.run(connections, count, &call).await;
         let (seconds, cpu) = (start.elapsed().as_secs_f64(), self.process.cpu() - cpu);
         times.sort();
+        let each = cpu.as_secs_f64() * 1e6 / count as f64;
         println!(
-            "{what}, {connections} connections: {:.0} op/s, p50 {:?} p99 {:?}, {:.1} µs of server CPU each",
+            "{what}, {connections} connections: {:.0} op/s, p50 {:?} p99 {:?}, {each:.1} µs of server CPU each",
             count as f64 / seconds,
             times[times.len() / 2],
             times[times.len() * 99 / 100],
-            cpu.as_secs_f64() * 1e6 / count as f64
         );
+        each
     }
 }
 
