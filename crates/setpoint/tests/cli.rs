@@ -161,6 +161,16 @@ fn settings_of_controllers_are_checked_before_anything_starts() {
     let arguments = ["up", "--data-dir", data.to_str().unwrap(), "--config", file.to_str().unwrap()];
     check(&arguments, 2, "queue.qps: must be a number (from the file)");
     assert!(!data.exists());
+    for part in ["up", "controllers", "scheduler"] {
+        let check = |setting: &str, expected: &str| check(&[part, "--set", setting], 2, expected);
+        check("queue.qps=fast", "can't use the settings: queue.qps: must be a number (from --set)");
+        check("queue.qps", "queue.qps: must look like key=value (from --set)");
+        check("queue.colour=red", "queue.colour: unknown setting (from --set)");
+        check("client.qps=0", "client.qps: must be greater than zero (from --set)");
+        check("leaderElection.leaseDuration=5s", "leaderElection.leaseDuration: must be greater than renewDeadline");
+        check("controllers.web.workers=2", "controllers.web: there is no controller \"web\"; there are ");
+        check("controllers.job.workers=2", "controllers.job: settings go by the full name of a controller");
+    }
 }
 
 #[test]

@@ -12,20 +12,33 @@ use kube::api::{ListParams, PostParams, WatchEvent, WatchParams};
 use server::{Part, Server};
 
 #[tokio::test]
-async fn they_work_against_a_server_and_give_their_lease_back() {
+async fn they_work_against_a_server_as_they_are_set_and_give_their_lease_back() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path());
-    let controllers = Part::start(&["controllers"], &server.kubeconfig);
+    let settings = ["controllers", "--set", "client.qps=200", "--set", "leaderElection.name=ours"];
+    let controllers = Part::start(&settings, &server.kubeconfig);
 
     let accounts: Api<ServiceAccount> = Api::default_namespaced(server.client().await);
     let mut events = accounts.watch(&WatchParams::default().timeout(60), "0").await.unwrap().boxed();
     while !matches!(events.next().await.expect("an account is made").unwrap(), WatchEvent::Added(_)) {}
     let health = Command::new("curl").args(["-sS", &format!("{}/healthz", controllers.url)]).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&health.stdout), "ok");
+    let figures = Command::new("curl").args(["-sS", &format!("{}/metrics", controllers.url)]).output().unwrap();
+    let figures = String::from_utf8_lossy(&figures.stdout).into_owned();
+    let host = server.url();
+    let host = host.trim_start_matches("https://");
+    for begin in [
+        r#"leader_election_master_status{name="ours"} 1"#,
+        &format!(r#"rest_client_requests_total{{code="201",host="{host}",method="POST"}} "#),
+        &format!(r#"rest_client_rate_limiter_duration_seconds_count{{verb="GET",host="{host}"}} "#),
+        "process_resident_memory_bytes ",
+    ] {
+        assert!(figures.lines().any(|line| line.starts_with(begin)), "{begin}\nin\n{figures}");
+    }
 
     assert_eq!(controllers.stop(), Some(0));
     let leases: Api<Lease> = Api::namespaced(server.client().await, "kube-system");
-    let spec = leases.get("setpoint-controllers").await.unwrap().spec.unwrap();
+    let spec = leases.get("ours").await.unwrap().spec.unwrap();
     assert_eq!(spec.holder_identity.unwrap_or_default(), "");
 }
 

@@ -1,36 +1,29 @@
-//! The pages of this repository: every command that they show is run, and what they show of its output is compared.
+//! The pages of this repository: every command that they show is run, what they show of its output is compared, and code that they
+//! show is that of files which are compiled and tested.
 //!
 //! A block that is run is marked `console`. One that can't be run here says why in a comment right above it:
-//! `<!-- not run: … -->`. Two more comments tell what a block needs: `<!-- beside: NAME -->`, that this example's program runs, and
-//! `<!-- stopped -->`, that the control plane doesn't.
+//! `<!-- not run: … -->`. More comments tell what a block needs, or which file it shows: see [`block::Mark`].
 
+#[path = "documents/block.rs"]
+mod block;
 // Shared with the tests of the store, which need more of it.
 #[allow(dead_code)]
 #[path = "../../store/tests/support/etcd_process.rs"]
 mod etcd_process;
+#[path = "documents/program.rs"]
+mod program;
 mod server;
 mod transcript;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
+use block::{Block, Mark, blocks};
 use etcd_process::Cluster;
+use program::Program;
 use server::Server;
 use setpoint_cli::Figures;
-
-/// A fenced block of a page.
-struct Block {
-    /// The line of its first line of text, from 1.
-    line: usize,
-    language: String,
-    text: String,
-    excused: bool,
-    /// The example's program that has to run.
-    beside: Option<String>,
-    /// Whether the control plane has to be stopped.
-    stopped: bool,
-}
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
@@ -54,53 +47,12 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-fn blocks(text: &str) -> Vec<Block> {
-    let mut blocks = Vec::new();
-    let mut open: Option<Block> = None;
-    let mut above = String::new();
-    for (number, line) in text.lines().enumerate() {
-        match (&mut open, line.strip_prefix("```")) {
-            (None, Some(language)) => {
-                let excused = above.starts_with("<!-- not run: ") && above.ends_with(" -->");
-                let beside = above.strip_prefix("<!-- beside: ").and_then(|rest| rest.strip_suffix(" -->"));
-                open = Some(Block {
-                    line: number + 2,
-                    language: language.to_owned(),
-                    text: String::new(),
-                    excused,
-                    beside: beside.map(str::to_owned),
-                    stopped: above == "<!-- stopped -->",
-                });
-            }
-            (Some(_), Some(_)) => {
-                blocks.extend(open.take());
-                above.clear();
-            }
-            (Some(block), None) => block.text += &format!("{line}\n"),
-            (None, None) if !line.trim().is_empty() => line.clone_into(&mut above),
-            (None, None) => {}
-        }
-    }
-    assert!(open.is_none(), "a block is not closed");
-    blocks
-}
-
-/// Whether a line begins as those do that one types.
-fn is_command(line: &str) -> bool {
-    let programs = ["setpoint", "kubectl", "cargo", "make", "git", "sudo", "curl", "etcdctl", "export", "systemctl"];
-    let mut words = line.split_whitespace();
-    words.next().is_some_and(|first| programs.contains(&first)) && words.next().is_some()
-}
-
 #[test]
 fn every_block_of_commands_is_run_or_says_why_not() {
     let mut report = String::new();
     for page in pages() {
         for block in blocks(&std::fs::read_to_string(&page).unwrap()) {
-            let has_commands = ["sh", "bash", "shell"].contains(&block.language.as_str())
-                || (block.language.is_empty() && block.text.lines().any(is_command))
-                || block.text.lines().any(|line| line.starts_with("$ "));
-            if has_commands && block.language != "console" && !block.excused {
+            if block.has_commands() && !block.is_run() && block.mark != Mark::NotRun {
                 report += &format!("{}:{}: mark it `console`, or say why it is not run\n", page.display(), block.line);
             }
         }
@@ -109,43 +61,49 @@ fn every_block_of_commands_is_run_or_says_why_not() {
 }
 
 #[test]
-fn what_pages_show_is_what_is_seen() {
+fn all_code_of_pages_is_that_of_files_that_are_compiled() {
+    let read =
+        |path: &str| std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
     let mut report = String::new();
     for page in pages() {
+        for block in blocks(&std::fs::read_to_string(&page).unwrap()) {
+            if let Some(why) = block.differs_from_file(read) {
+                report += &format!("{}:{}: {why}\n", page.display(), block.line);
+            }
+        }
+    }
+    assert!(report.is_empty(), "{report}");
+}
+
+/// Names the one page that is run, for whoever writes it.
+const ONLY: &str = "ONLY_PAGE";
+
+#[test]
+fn what_pages_show_is_what_is_seen() {
+    let only = std::env::var(ONLY).unwrap_or_default();
+    let mut report = String::new();
+    for page in pages().into_iter().filter(|page| page.ends_with(&only) || only.is_empty()) {
         report += &run(&page);
     }
     assert!(report.is_empty(), "{report}\n`UPDATE_TRANSCRIPTS=1` writes what was printed into the pages");
 }
 
-/// An example's program, which ends with the test.
-struct Program(Child);
+/// An etcd of this test's own in the place of the one that a block names; most name none.
+struct Etcd(Option<(String, String, Cluster)>);
 
-impl Program {
-    /// Starts it, and returns once its kind is there.
-    fn start(name: &str, environment: &[(&str, String)]) -> Program {
-        let binary = Path::new(env!("CARGO_BIN_EXE_setpoint")).with_file_name(name);
-        if !binary.exists() {
-            // Built with all tests of the workspace, but not with these alone.
-            let built = Command::new(env!("CARGO")).args(["build", "-p", "setpoint-examples", "--bin", name]).status();
-            assert!(built.is_ok_and(|status| status.success()) && binary.exists(), "there is no {}", binary.display());
-        }
-        let mut command = Command::new(binary);
-        command.envs(environment.iter().map(|(name, value)| (name, value)));
-        let program = Program(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
-        let kind = if name == "configmap" { "greeting" } else { name };
-        let wait = format!(
-            "setpoint wait --for=create crd/{kind}s.example.com && setpoint wait --for=condition=Established crd/{kind}s.example.com"
-        );
-        let waited = Command::new("bash").args(["-c", &wait]).envs(environment.iter().cloned()).output().unwrap();
-        assert!(waited.status.success(), "{}", String::from_utf8_lossy(&waited.stderr));
-        program
+impl Etcd {
+    fn of(mark: &Mark) -> Etcd {
+        let Mark::Etcd(shown) = mark else { return Etcd(None) };
+        let cluster = Cluster::start(1);
+        Etcd(Some((shown.clone(), cluster.store().replace("etcd://", ""), cluster)))
     }
-}
 
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+    fn as_it_is(&self, text: &str) -> String {
+        self.0.as_ref().map_or(text.to_owned(), |(shown, address, _)| text.replace(shown, address))
+    }
+
+    fn as_shown(&self, text: &str) -> String {
+        self.0.as_ref().map_or(text.to_owned(), |(shown, address, _)| text.replace(address, shown))
     }
 }
 
@@ -153,8 +111,7 @@ impl Drop for Program {
 fn run(page: &Path) -> String {
     let mut text = std::fs::read_to_string(page).unwrap();
     let shown = page.strip_prefix(root()).unwrap_or(page).display().to_string();
-    let blocks: Vec<Block> =
-        blocks(&text).into_iter().filter(|block| block.language == "console" && !block.excused).collect();
+    let blocks: Vec<Block> = blocks(&text).into_iter().filter(Block::is_run).collect();
     if blocks.is_empty() {
         return String::new();
     }
@@ -182,15 +139,21 @@ fn run(page: &Path) -> String {
     // A reader's own home and the usual port stand there instead of this run's.
     let clean = |line: &str| line.replace(desk.to_str().unwrap(), "/home/you").replace(&url, "https://127.0.0.1:6443");
     let mut report = String::new();
-    let needed: BTreeSet<String> = blocks.iter().filter_map(|block| block.beside.clone()).collect();
-    let _programs: Vec<Program> = needed.iter().map(|name| Program::start(name, &environment)).collect();
+    let mut programs: BTreeMap<String, Program> = BTreeMap::new();
     for block in blocks {
-        match (block.stopped, server.take()) {
+        let stopped = matches!(block.mark, Mark::Stopped | Mark::Etcd(_));
+        match (stopped, server.take()) {
             (true, Some(running)) => running.stop(),
             (false, None) => server = Some(Server::start_at(&address, &command, &data, Stdio::null())),
             (_, as_it_is) => server = as_it_is,
         }
-        let (differs, seen) = transcript::run_block(&block.text, &shown, block.line, &clean, &desk, &environment);
+        if let Mark::Beside(command) = &block.mark {
+            programs.entry(command.clone()).or_insert_with(|| Program::start(command, &desk, &environment));
+        }
+        let etcd = Etcd::of(&block.mark);
+        let here = etcd.as_it_is(&block.text);
+        let (differs, seen) = transcript::run_block(&here, &shown, block.line, &clean, &desk, &environment);
+        let seen = etcd.as_shown(&seen);
         text = text.replacen(&block.text, &seen, 1);
         report += &differs;
     }

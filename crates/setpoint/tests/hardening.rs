@@ -2,12 +2,13 @@
 
 mod server;
 
-use std::fmt::Write as _;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::Command;
 
 use http::Request;
-use k8s_openapi::api::core::v1::{Pod, Secret, Service};
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
@@ -17,21 +18,25 @@ use server::Server;
 /// What must not be found on the disk, nor in what is logged.
 const CANARY: &str = "canary-that-nobody-may-read";
 
-struct Table {
-    rows: Vec<(&'static str, &'static str, bool)>,
+/// The table that `setpoint doctor --cis` prints, and how it ends.
+fn doctor(server: &Server, data: &Path) -> (Vec<(String, String, String)>, Option<i32>) {
+    let run = Command::new(env!("CARGO_BIN_EXE_setpoint"))
+        .args(["doctor", "--cis", "-o", "json", "--data-dir"])
+        .arg(data)
+        .arg("--kubeconfig")
+        .arg(&server.kubeconfig)
+        .output()
+        .expect("the binary of this crate runs");
+    let said = String::from_utf8_lossy(&run.stderr).into_owned();
+    let told: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap_or_else(|_| panic!("{said}"));
+    let text = |row: &serde_json::Value, field: &str| row[field].as_str().unwrap().to_owned();
+    let rows = told["rows"].as_array().unwrap();
+    (rows.iter().map(|row| (text(row, "number"), text(row, "state"), text(row, "what"))).collect(), run.status.code())
 }
 
-impl Table {
-    fn row(&mut self, number: &'static str, what: &'static str, holds: bool) {
-        self.rows.push((number, what, holds));
-    }
-
-    fn text(&self) -> String {
-        self.rows.iter().fold(String::new(), |mut text, (number, what, holds)| {
-            let _ = writeln!(text, "{number:<10}{:<6}{what}", if *holds { "pass" } else { "FAIL" });
-            text
-        })
-    }
+/// The rows that are not as they should be.
+fn not_well(rows: &[(String, String, String)]) -> Vec<&(String, String, String)> {
+    rows.iter().filter(|(_, state, _)| state != "pass" && state != "built in").collect()
 }
 
 /// A client with other credentials than the administrator's: none, or a token.
@@ -48,10 +53,6 @@ async fn client_with(server: &Server, token: Option<&str>) -> Client {
 async fn code(client: &Client, path: &str) -> u16 {
     let request = Request::get(path).body(kube::client::Body::empty()).unwrap();
     client.send(request).await.unwrap().status().as_u16()
-}
-
-fn mode(path: &Path) -> u32 {
-    path.metadata().unwrap().permissions().mode() & 0o777
 }
 
 fn files(folder: &Path) -> Vec<std::path::PathBuf> {
@@ -75,7 +76,6 @@ async fn the_default_start_is_hardened() {
     let data = folder.path().join("data");
     let server = Server::start_as(&["up", "--nodes", "1"], &data);
     let admin = server.client().await;
-    let anonymous = client_with(&server, None).await;
     let secrets: Api<Secret> = Api::default_namespaced(admin.clone());
     let secret = serde_json::from_value(json!({"metadata": {"name": "canary"}, "stringData": {"k": CANARY}})).unwrap();
     secrets.create(&PostParams::default(), &secret).await.unwrap();
@@ -87,58 +87,49 @@ async fn the_default_start_is_hardened() {
     let token = issued.status.unwrap().token.unwrap();
     let robot = client_with(&server, Some(&token)).await;
 
-    let mut table = Table { rows: Vec::new() };
-    let open = ["/livez", "/readyz", "/healthz", "/version"];
-    let mut limited = code(&anonymous, "/api/v1/namespaces").await == 403 && code(&anonymous, "/metrics").await == 403;
-    for path in open {
-        limited &= code(&anonymous, path).await == 200;
-    }
-    table.row("1.2.1", "nobody without credentials gets more than health and version", limited);
-    let made_up = client_with(&server, Some("made-up")).await;
-    table.row("1.2.2", "a token that the server did not issue is none", code(&made_up, "/api").await == 401);
-    table.row("1.2.6-8", "an identity without a role gets nothing", code(&robot, "/api/v1/namespaces").await == 403);
-    table.row("1.2.10", "writes go through admission: a pod needs its service account", {
-        let pods: Api<Pod> = Api::namespaced(admin.clone(), "default");
-        let pod = json!({"metadata": {"name": "p"}, "spec": {"serviceAccountName": "nobody", "containers": [{"name": "c", "image": "i"}]}});
-        pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.is_err()
-    });
-    table.row("1.2.12", "nothing is made in a namespace that is not there", {
-        let services: Api<Service> = Api::namespaced(admin.clone(), "nowhere");
-        let service = json!({"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}});
-        services.create(&PostParams::default(), &serde_json::from_value(service).unwrap()).await.is_err()
-    });
-    table.row(
-        "1.2.15",
-        "profiles are shown to nobody without a right to them",
-        code(&robot, "/debug/pprof/profile").await == 403,
-    );
-    let audit = data.join("audit/audit.log");
-    table.row("1.2.16", "requests are recorded", audit.is_file());
-    table.row("1.2.21-22", "a token is bound to an account that is there", {
+    let (mut rows, ended) = doctor(&server, &data);
+    let mut row = |number: &str, what: &str, holds: bool| {
+        let state = if holds { "pass" } else { "FAIL" };
+        rows.push((number.to_owned(), state.to_owned(), what.to_owned()));
+    };
+    // What can only be seen by who has written it before.
+    row("1.2.6-8", "an account without a role gets nothing", code(&robot, "/api/v1/namespaces").await == 403);
+    row("1.2.15", "nor a profile", code(&robot, "/debug/pprof/profile").await == 403);
+    row("1.2.21-22", "a token is bound to an account that is there", {
         accounts.delete("robot", &kube::api::DeleteParams::default()).await.unwrap();
         code(&robot, "/api").await == 401
     });
     let everything = files(&data);
-    table.row(
-        "1.2.27-28",
-        "secrets can't be read from the disk",
-        !everything.iter().any(|file| contains(file, CANARY)),
-    );
-    table.row("1.2.30", "tokens can't be read from the disk", !everything.iter().any(|file| contains(file, &token)));
-    table.row("1.1", "the data belongs to its owner only", mode(&data) == 0o700);
-    let keys = everything.iter().filter(|file| {
-        let name = file.file_name().unwrap().to_string_lossy().into_owned();
-        name.contains("key") || name.contains("kubeconfig") || name.ends_with(".pem") && !name.contains("crt")
-    });
-    table.row(
-        "1.1",
-        "keys and kubeconfigs belong to their owner only",
-        keys.clone().count() > 0 && keys.clone().all(|file| mode(file) == 0o600),
-    );
+    row("1.2.27-28", "secrets can't be read from the disk", !everything.iter().any(|file| contains(file, CANARY)));
+    row("1.2.30", "tokens can't be read from the disk", !everything.iter().any(|file| contains(file, &token)));
+    for (number, state, what) in &rows {
+        println!("{number:<11}{state:<10}{what}");
+    }
+    assert_eq!(not_well(&rows), Vec::<&(String, String, String)>::new());
+    assert!(rows.len() > 25, "{} rows", rows.len());
+    assert_eq!(ended, Some(0));
+}
 
-    println!("{}", table.text());
-    let failed: Vec<_> = table.rows.iter().filter(|(.., holds)| !holds).collect();
-    assert!(failed.is_empty(), "\n{}", table.text());
+#[tokio::test]
+async fn what_is_opened_fails_its_row() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let server = Server::start_as(&["server"], &data);
+    let key = data.join("pki/ca.pem");
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o640)).unwrap();
+    // Whoever has no rights may discover everything and look at profiles.
+    let opened = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "open"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:unauthenticated"},
+                     {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:authenticated"}],
+    });
+    let bindings: Api<ClusterRoleBinding> = Api::all(server.client().await);
+    bindings.create(&PostParams::default(), &serde_json::from_value(opened).unwrap()).await.unwrap();
+    let (rows, ended) = doctor(&server, &data);
+    let failed: Vec<&str> = not_well(&rows).iter().map(|(number, ..)| number.as_str()).collect();
+    assert_eq!(failed, ["1.1", "1.2.1", "1.2.3", "1.2.6-8", "1.2.15", "1.2.30"], "{rows:?}");
+    assert_eq!(ended, Some(1));
 }
 
 /// Whatever goes right or wrong with a secret, it is in no log, no record of who did what, no figure, no refusal.

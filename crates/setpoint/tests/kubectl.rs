@@ -31,6 +31,7 @@ macro_rules! sessions {
 sessions! { kubectl ["server"];
     access
     apply
+    approval
     bounds
     change
     create

@@ -4,6 +4,12 @@ mod server;
 mod session;
 mod transcript;
 
+/// Most lines about one mistake: what is longer is not read.
+const LINES_MAX: usize = 6;
+
+/// How kubectl and we begin to say what failed, and on what.
+const OPENINGS: [&str; 4] = ["error: ", "Error from server", "The connection to the server ", "The "];
+
 /// Fewer would not be the usual ones.
 const MISTAKES_MIN: usize = 60;
 
@@ -24,5 +30,10 @@ fn each_mistake_is_a_failure_with_a_next_step() {
         let fails = said.last().is_some_and(|last| last.starts_with('[') && last.ends_with(']') && *last != "[0]");
         assert!(fails, "this is no failure:\n{mistake}");
         assert!(said.iter().any(|line| line.starts_with("  hint: ")), "this has no next step:\n{mistake}");
+        // The exit code is no line; two mistakes in one command have the room of two.
+        let room = LINES_MAX * mistake.matches("  hint: ").count();
+        assert!(said.len() - 1 <= room, "this is too long:\n{mistake}");
+        let first = said.iter().find(|line| !line.contains(" INFO ")).copied().unwrap_or_default();
+        assert!(OPENINGS.iter().any(|opening| first.starts_with(opening)), "this doesn't say what failed:\n{mistake}");
     }
 }

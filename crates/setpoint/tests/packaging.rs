@@ -69,6 +69,18 @@ fn bash_completes_commands_and_flags() {
 }
 
 #[test]
+fn make_run_is_what_the_mistakes_are_told_of() {
+    // A second one beside it ends as `setpoint up` on a data directory in use does: see `mistakes`.
+    let output = Command::new("make")
+        .args(["--no-print-directory", "-n", "run", "ARGS=--nodes 3"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.trim_end().ends_with("-- up --nodes 3"), "{text}");
+}
+
+#[test]
 fn what_is_installed_is_where_it_says() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);

@@ -2,7 +2,7 @@
 
 mod server;
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 
 use server::Server;
@@ -42,6 +42,78 @@ fn colours_are_for_terminals_that_want_them() {
     }
     let plain = piped(&line);
     assert!(plain.contains("✓ data directory") && !plain.contains('\x1b'), "{plain:?}");
+    let asked = piped(&format!("{line} --color=always"));
+    assert!(asked.contains("\x1b[32m✓\x1b[0m data directory"), "{asked:?}");
+    let refused = seen(&format!("{line} --color=never"), &[]);
+    assert!(refused.contains("✓ data directory") && !refused.contains("\x1b["), "{refused:?}");
+}
+
+#[test]
+fn tables_are_cut_to_the_width_of_a_terminal_and_whole_in_a_pipe() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(&folder.path().join("data"));
+    let line = format!("{} get clusterroles", setpoint(&server));
+    let cut = seen(&format!("stty cols 40; {line}"), &[]);
+    let lines: Vec<&str> = cut.lines().map(str::trim_end).collect();
+    assert!(lines.len() > 10 && lines.iter().all(|line| line.chars().count() <= 40), "{cut}");
+    assert!(lines.iter().any(|line| line.ends_with('…')), "{cut}");
+    let whole = piped(&line);
+    assert!(whole.lines().any(|line| line.chars().count() > 40) && !whole.contains('…'), "{whole}");
+}
+
+/// Types at a terminal once something is seen on it, and returns all that was seen, and how it ended.
+fn typed(line: &str, once: &str, keys: &str) -> (String, Option<i32>) {
+    let mut child = at_terminal(line, &[]).stdin(Stdio::piped()).spawn().expect("`script` is there");
+    let (mut keyboard, mut out) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    let mut text = until(&mut out, |text| text.contains(once));
+    assert!(text.contains(once), "{line}: {text:?}");
+    keyboard.write_all(keys.as_bytes()).unwrap();
+    text += &until(&mut out, |_| false);
+    drop(keyboard);
+    (text, child.wait().unwrap().code())
+}
+
+#[test]
+fn what_is_interrupted_leaves_a_clean_terminal_and_says_what_is_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(&folder.path().join("data"));
+    let wait = format!("{} wait cm/none --for=create --timeout=50s", setpoint(&server));
+    let (text, code) = typed(&wait, "waiting for configmaps/none (", "\x03");
+    assert!(text.contains("\r\x1b[Kinterrupted: nothing was changed"), "{text:?}");
+    assert_eq!(code, Some(130), "{text:?}");
+    let watch = format!("{} get ns -w", setpoint(&server));
+    let (text, code) = typed(&watch, "kube-system", "\x03");
+    assert!(!text.contains("interrupted") && code == Some(130), "{code:?} {text:?}");
+}
+
+#[test]
+fn whole_namespaces_and_everything_of_a_kind_go_only_after_a_question() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(&folder.path().join("data"));
+    let make = |name: &str| {
+        let map = format!(r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{name}"}}}}"#);
+        piped(&format!("echo '{map}' | {} apply -f -", setpoint(&server)))
+    };
+    let left = || piped(&format!("{} get cm -o name", setpoint(&server)));
+    assert_eq!(make("a") + &make("b"), "configmap/a created\nconfigmap/b created\n");
+    let all = format!("{} delete cm --all", setpoint(&server));
+    let (text, code) = typed(&all, "(y/N): ", "n\n");
+    assert!(text.contains("You are about to delete the following 2 resource(s):"), "{text:?}");
+    assert!(text.contains("configmap/b") && text.contains("deletion is cancelled"), "{text:?}");
+    assert_eq!((code, left().as_str()), (Some(0), "configmap/a\nconfigmap/b\n"));
+    let (text, _) = typed(&format!("{} delete ns default", setpoint(&server)), "(y/N): ", "\n");
+    assert!(text.contains("A namespace goes with everything that is in it."), "{text:?}");
+    let (text, code) = typed(&all, "(y/N): ", "y\n");
+    assert!(text.contains("configmap \"a\" deleted") && code == Some(0), "{text:?}");
+    // One object is not much, `--yes` is an answer, and a script has nobody to ask.
+    for (kept, line) in [("c", "delete cm c"), ("d", "delete cm --all --yes")] {
+        make(kept);
+        let text = seen(&format!("{} {line}", setpoint(&server)), &[]);
+        assert!(text.contains("deleted") && !text.contains("(y/N)"), "{line}: {text:?}");
+    }
+    make("e");
+    let text = piped(&format!("{all} < /dev/null"));
+    assert!(text.contains("deleted") && !text.contains("(y/N)"), "{text:?}");
 }
 
 #[test]
@@ -68,10 +140,8 @@ fn work_that_takes_long_shows_that_it_goes_on() {
     assert!(shown.contains("\r\x1b[Kerror: timed out waiting for the condition on configmaps/none"), "{shown:?}");
 }
 
-/// Reads what a command shows until `enough`, then ends it.
-fn watched(line: &str, enough: impl Fn(&str) -> bool) -> String {
-    let mut child = at_terminal(line, &[]).spawn().expect("`script` is there");
-    let mut out = child.stdout.take().unwrap();
+/// Reads what is shown until `enough`, or to the end.
+fn until(out: &mut impl Read, enough: impl Fn(&str) -> bool) -> String {
     let (mut text, mut piece) = (String::new(), [0; 4096]);
     while !enough(&text) {
         match out.read(&mut piece) {
@@ -79,6 +149,13 @@ fn watched(line: &str, enough: impl Fn(&str) -> bool) -> String {
             Ok(count) => text.push_str(&String::from_utf8_lossy(&piece[..count])),
         }
     }
+    text
+}
+
+/// Reads what a command shows until `enough`, then ends it.
+fn watched(line: &str, enough: impl Fn(&str) -> bool) -> String {
+    let mut child = at_terminal(line, &[]).spawn().expect("`script` is there");
+    let text = until(&mut child.stdout.take().unwrap(), enough);
     let _ = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
     let _ = child.wait();
     text

@@ -9,13 +9,21 @@ use setpoint_fleet::kinds::{Firmware, Rollout, VehicleStatus};
 
 use crate::world::{Running, World, flashes, free_port, hook, runs, setpoint};
 
-/// A hub in a process of its own, that hands out so many bytes a second.
-struct Hub {
+/// A hub in a process of its own.
+pub struct Hub {
     arguments: Vec<String>,
-    url: String,
+    pub url: String,
 }
 
 impl Hub {
+    /// One that asks vehicles every so many seconds whether they are there.
+    pub fn asking(world: &World, name: &str, seconds: u32) -> Hub {
+        let mut hub = Hub::of(world, name, 10_000_000);
+        hub.arguments.extend(["--ping-seconds".to_owned(), seconds.to_string()]);
+        hub
+    }
+
+    /// One that hands out so many bytes a second.
     fn of(world: &World, name: &str, bytes_per_second: u32) -> Hub {
         let listen = format!("127.0.0.1:{}", free_port());
         let (kubeconfig, director) = (world.server.kubeconfig.to_str().unwrap().to_owned(), world.director());
@@ -28,7 +36,7 @@ impl Hub {
         Hub { arguments, url: format!("https://{listen}") }
     }
 
-    fn start(&self) -> Running {
+    pub fn start(&self) -> Running {
         Running::start(setpoint(), &self.arguments.iter().map(String::as_str).collect::<Vec<_>>())
     }
 }
@@ -167,4 +175,55 @@ async fn a_simulated_fleet_is_rolled_out_to_and_says_how_it_is_doing() {
     let _ = simulator.kill();
     let _ = simulator.wait();
     assert!(told().starts_with("20 vehicles, seed 7, hub 127.0.0.1:"), "{}", told());
+}
+
+#[tokio::test]
+async fn vehicles_with_connections_of_their_own_go_to_the_other_hub_when_one_is_killed() {
+    let world = World::start(&["up", "--no-hub"]).await;
+    let (one, two) = (Hub::of(&world, "hub-1", 1_000_000), Hub::of(&world, "hub-2", 1_000_000));
+    let (mut first, _second) = (one.start(), two.start());
+    let kubeconfig = world.server.kubeconfig.to_str().unwrap().to_owned();
+    let words = ["fleet", "simulate", "--sockets", "--vehicles", "6", "--speed", "10", "--seed", "7"];
+    let place = ["--hub", &one.url, "--hub", &two.url, "--kubeconfig", &kubeconfig];
+    let log = world.path("simulator.log");
+    let _simulator = Running::start_logged(setpoint(), &[&words[..], &place].concat(), &log);
+    let told = || std::fs::read_to_string(&log).unwrap();
+    while !told().contains("linked 6") {
+        world.client.apiserver_version().await.unwrap();
+    }
+    assert!(told().contains("6 vehicles enrolled in "), "{}", told());
+    let at = |vehicle: &setpoint_fleet::kinds::Vehicle| vehicle.status.clone()?.session.map(|session| session.hub);
+    let hubs = || async {
+        let all = world.vehicles().list(&kube::api::ListParams::default()).await.unwrap();
+        let mut hubs: Vec<String> = all.items.iter().filter_map(at).collect();
+        hubs.sort();
+        hubs
+    };
+    // They spread over both, and each knows them by keys of their own.
+    while hubs().await != ["hub-1", "hub-1", "hub-1", "hub-2", "hub-2", "hub-2"] {}
+    let all = world.vehicles().list(&kube::api::ListParams::default()).await.unwrap();
+    assert!(all.items.iter().all(|vehicle| vehicle.spec.access.as_ref().is_some_and(|access| access.keys.len() == 1)));
+
+    let spec = json!({
+        "version": "2.0.0", "hardwareIds": ["sim-1"],
+        "artifacts": [{"url": "/v1/firmware/0", "size": 5, "sha256": "0".repeat(64)}],
+    });
+    world.publish(json!({"apiVersion": "fleet.setpoint.dev/v1alpha1", "kind": "Firmware", "metadata": {"name": "2.0.0"}, "spec": spec})).await;
+    let rollout = json!({
+        "apiVersion": "fleet.setpoint.dev/v1alpha1", "kind": "Rollout", "metadata": {"name": "all"},
+        "spec": {"firmwareRef": {"name": "2.0.0"}, "maxConcurrent": "100%"},
+    });
+    let rollouts: Api<Rollout> = Api::default_namespaced(world.client.clone());
+    rollouts.create(&PostParams::default(), &serde_json::from_value(rollout).unwrap()).await.unwrap();
+    while !told().contains("Downloading") {
+        world.client.apiserver_version().await.unwrap();
+    }
+    first.kill();
+    while hubs().await != ["hub-2"; 6] {}
+    while !told().contains("2.0.0: 6") {
+        world.client.apiserver_version().await.unwrap();
+    }
+    let whole = told();
+    let (whole, _) = whole.rsplit_once('\n').unwrap();
+    assert!(whole.ends_with("flashes 6"), "{whole}");
 }

@@ -2,8 +2,10 @@
 
 mod access;
 mod crossings;
+mod cuts;
 mod hooks;
 mod kills;
+mod people;
 #[path = "../server/mod.rs"]
 mod server;
 mod trust;
