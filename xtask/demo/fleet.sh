@@ -29,6 +29,13 @@ until_true() { # seconds, command
 phase_is() { [ "$(kubectl get rollout "$1" -o 'jsonpath={.status.phase}')" = "$2" ]; }
 counts() { kubectl get rollout "$1"; }
 
+kill_hard() { # name: as a loss of power would; what it held is free once it is gone
+    eval "pid=\$$1"
+    kill -9 "$pid"
+    wait "$pid" 2>/dev/null || true
+    echo "$1 killed"
+}
+
 fleet_controllers() {
     start controllers controllers --controllers vehicle,rollout,firmware --no-leader-election \
         --listen 127.0.0.1:0 --kubeconfig "$KUBECONFIG"
@@ -59,6 +66,7 @@ spec:
   selector: {}
   firmwareRef: {name: "$2"}
   steps: [{limit: 2%, soak: 2s}, {limit: 25%, soak: 2s}]
+  maxConcurrent: 40%
   maxFailures: 3
   onFailure: Rollback
 YAML
@@ -74,7 +82,7 @@ until_true 30 kubectl get vehicles
 hub
 
 title "$VEHICLES vehicles with firmware 1.0.0"
-start simulator fleet simulate --vehicles "$VEHICLES" --hub "https://127.0.0.1:$PORT" --speed 10 --faults bad=2.0.0,drop=0.01
+start simulator fleet simulate --vehicles "$VEHICLES" --hub "https://127.0.0.1:$PORT" --speed 10 --faults bad=2.0.0,broken=0.05,crash=0.01
 connected() { [ "$(kubectl get vehicles -o 'jsonpath={.items[*].status.firmwareVersion}' | wc -w)" -ge "$VEHICLES" ]; }
 until_true 120 connected
 "$SETPOINT" fleet status
@@ -90,10 +98,10 @@ title "2.0.1 mends it; the controllers are killed on the way, then the hub"
 firmware 2.0.1 2
 rollout fix 2.0.1
 sleep 3
-kill -9 "$controllers"; echo "controllers killed"
+kill_hard controllers
 fleet_controllers
 sleep 3
-kill -9 "$hub"; echo "hub killed"
+kill_hard hub
 hub
 until_true 600 phase_is fix Completed
 counts fix
