@@ -35,7 +35,7 @@ Examples:
                                            the same on etcd, as one of several
   setpoint migrate --from ./data --to etcd://10.0.0.1:2379
                                            move a stopped server's data to etcd
-  setpoint backup cluster.backup           keep a copy of a stopped server's data
+  setpoint backup cluster.backup           keep a copy of all data, also while the server runs
   setpoint verify --data-dir ./data        check every record of a stopped server's data"
 )]
 pub struct Arguments {
@@ -134,7 +134,7 @@ Examples:
   setpoint migrate --from /var/lib/setpoint --to etcd://10.0.0.1:2379
   setpoint migrate --from etcd://10.0.0.1:2379 --to ./data")]
     Migrate(MigrateArguments),
-    /// Write everything in the data directory of a stopped server, or in etcd, to one file
+    /// Write everything in a data directory or in etcd to one file; the server may run
     #[command(after_help = "\
 Examples:
   setpoint backup cluster.backup                    pki/secrets.keys of the data directory belongs to it

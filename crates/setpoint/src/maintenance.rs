@@ -1,4 +1,4 @@
-//! Work on the data directory of a server that is stopped: checking, keeping a copy, coming back from one.
+//! Work on the data directory of a server: checking, keeping a copy, coming back from one. Only a copy can be made while the server runs.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use setpoint_api::{GroupResource, Revision};
 use setpoint_apiserver::pki::SecretKeys;
-use setpoint_store::{EtcdFiles, EtcdOptions, OpenError, RESTORE_JUMP, RealDisk, Report, Seal};
+use setpoint_store::{EtcdFiles, EtcdOptions, OpenError, RESTORE_JUMP, RealDisk, Report, Seal, Store};
 
 use crate::arguments::DataArguments;
 use crate::failure::{Failure, note, say};
@@ -89,15 +89,16 @@ pub async fn backup(
     if file.exists() {
         return Err(Failure::new(what, format!("{} is there already", file.display())).hint("choose another file"));
     }
-    let (store, keys) = match &store.store {
+    let (store, keys, _copy) = match &store.store {
         StoreChoice::Embedded => {
             let keys = keys(&folder, seal.resources(), &what)?.map(|keys| keys as Arc<dyn Seal>);
-            let opened = with_progress("opening the data", server::open_with(&folder, keys.clone())).await;
-            (opened.map_err(|error| refused(&what, error))?, keys)
+            let opened = with_progress("opening the data", open_or_copy(&folder, keys.clone())).await;
+            let (store, copy) = opened.map_err(|error| refused(&what, error))?;
+            (store, keys, copy)
         }
         StoreChoice::Etcd(_) => {
             let opened = with_progress("opening etcd", storage::open(store, &folder, seal)).await?;
-            (opened.store, storage::keys(&opened.pki, seal)?)
+            (opened.store, storage::keys(&opened.pki, seal)?, None)
         }
     };
     let snapshot = store.snapshot();
@@ -108,6 +109,49 @@ pub async fn backup(
     say(&format!("wrote {} ({bytes} bytes, revision {})", file.display(), store.snapshot().revision().get()));
     if keys.is_some() {
         note("Secrets in it are encrypted: keep `pki/secrets.keys` of the data directory too, and elsewhere");
+    }
+    Ok(())
+}
+
+/// How often files are copied that a server goes on writing to. That a copy can't be used happens if a checkpoint ends, or a group is
+/// written, in the very moment in which its bytes are read.
+const COPIES_MAX: usize = 8;
+
+/// Opens the data in a folder; while a server has it open, a copy of its files. All that was acknowledged before is in it: groups are
+/// appended in order, so that what is cut off at the end came later.
+async fn open_or_copy(folder: &Path, keys: Option<Arc<dyn Seal>>) -> Result<(Store, Option<Bench>), OpenError> {
+    match server::open_with(folder, keys.clone()).await {
+        Err(OpenError::Locked) => {}
+        opened => return opened.map(|store| (store, None)),
+    }
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let copy = Bench::named(folder, "copy")?;
+        let (from, to) = (folder.join("store"), copy.folder().join("store"));
+        let copied = tokio::task::spawn_blocking(move || copy_files(&from, &to)).await.map_err(io::Error::other)?;
+        let opened = match copied {
+            Ok(()) => server::open_with(copy.folder(), keys.clone()).await,
+            Err(error) => Err(OpenError::Io(error)),
+        };
+        match opened {
+            Ok(store) => return Ok((store, Some(copy))),
+            Err(OpenError::Damaged { .. }) if tries < COPIES_MAX => {}
+            Err(OpenError::Io(error)) if error.kind() == io::ErrorKind::NotFound && tries < COPIES_MAX => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Files in the order of their names: a checkpoint comes before the segments that follow it.
+fn copy_files(from: &Path, to: &Path) -> io::Result<()> {
+    DirBuilder::new().mode(0o700).create(to)?;
+    let names = fs::read_dir(from)?.map(|entry| entry.map(|entry| entry.file_name()));
+    let mut names: Vec<_> = names.collect::<io::Result<_>>()?;
+    names.sort();
+    let is_kept = |name: &&std::ffi::OsString| *name != "lock" && !name.as_encoded_bytes().ends_with(b".tmp");
+    for name in names.iter().filter(is_kept) {
+        fs::copy(from.join(name), to.join(name))?;
     }
     Ok(())
 }
@@ -175,7 +219,12 @@ impl Bench {
 
     /// A new one in a folder.
     pub fn new(beside: &Path) -> io::Result<Bench> {
-        let path = beside.join(format!(".setpoint-{}", std::process::id()));
+        Bench::named(beside, "bench")
+    }
+
+    /// A new one in a folder that may have another of this process already.
+    fn named(beside: &Path, name: &str) -> io::Result<Bench> {
+        let path = beside.join(format!(".setpoint-{name}-{}", std::process::id()));
         DirBuilder::new().recursive(true).mode(0o700).create(beside)?;
         DirBuilder::new().mode(0o700).create(&path)?;
         Ok(Bench(path))

@@ -113,7 +113,7 @@ fn a_data_directory_in_use_is_left_alone() {
     check(&["up", "--data-dir", data, "--listen", ":0"], 1, "in use by another process");
     check(&["verify", "--data-dir", data], 1, "in use by another process");
     let copy = folder.path().join("copy").into_os_string().into_string().unwrap();
-    check(&["backup", "--data-dir", data, &copy], 1, "not available for a running one yet");
+    check(&["backup", "--data-dir", data, &copy], 0, "Secrets in it are encrypted");
     assert_eq!(fs::read_to_string(folder.path().join("admin.kubeconfig")).unwrap(), kubeconfig);
     assert!(server.get("/healthz", &["-k"]).ends_with(" 200"));
     assert_eq!(server.stop(Signal::TERM).0, Some(0));

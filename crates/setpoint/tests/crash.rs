@@ -59,6 +59,64 @@ async fn no_answered_write_is_lost_when_the_server_is_killed() {
     assert!(writers.iter().all(|writer| writer.turn >= CYCLES), "every writer writes in every cycle");
 }
 
+/// How many backups are taken while the server is written to.
+const BACKUPS: usize = 3;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_under_load_has_all_that_was_answered_before_and_nothing_out_of_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let server = Server::start(&data);
+    let api: Api<ConfigMap> = Api::default_namespaced(server.client().await);
+    let answered: Vec<Arc<AtomicU64>> = (0..WRITERS).map(|_| Arc::default()).collect();
+    let mut tasks = JoinSet::new();
+    for (writer, answered) in answered.iter().cloned().enumerate() {
+        let api = api.clone();
+        tasks.spawn(async move {
+            for turn in 0.. {
+                let map = json!({"metadata": {"name": format!("{writer}-{turn}")}});
+                let made = api.create(&PostParams::default(), &serde_json::from_value(map).unwrap()).await;
+                if made.is_err() {
+                    return;
+                }
+                answered.store(turn + 1, Ordering::SeqCst);
+            }
+        });
+    }
+    let mut backups = Vec::new();
+    for number in 0..BACKUPS {
+        let before: Vec<u64> = answered.iter().map(|answered| answered.load(Ordering::SeqCst)).collect();
+        let file = folder.path().join(format!("{number}.backup"));
+        run(&["backup".as_ref(), "--data-dir".as_ref(), data.as_os_str(), file.as_os_str()]);
+        backups.push((before, file));
+    }
+    server.stop();
+    tasks.join_all().await;
+    assert!(backups[BACKUPS - 1].0.iter().all(|answered| *answered > 0), "nobody wrote: {backups:?}");
+    for (number, (before, file)) in backups.into_iter().enumerate() {
+        let other = folder.path().join(format!("{number}.data"));
+        std::fs::create_dir_all(other.join("pki")).unwrap();
+        std::fs::copy(data.join("pki/secrets.keys"), other.join("pki/secrets.keys")).unwrap();
+        run(&["restore".as_ref(), "--data-dir".as_ref(), other.as_os_str(), file.as_os_str()]);
+        let server = Server::start(&other);
+        let found = list(&Api::default_namespaced(server.client().await)).await;
+        for (writer, before) in before.into_iter().enumerate() {
+            let has = |turn: u64| found.contains_key(&format!("{writer}-{turn}"));
+            let count = (0..).take_while(|turn| has(*turn)).count() as u64;
+            let all = found.keys().filter(|name| name.starts_with(&format!("{writer}-"))).count() as u64;
+            assert!(count >= before && count == all, "{writer}: {all}, the first {count} of them, answered {before}");
+        }
+    }
+    let left = std::fs::read_dir(&data).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert_eq!(left.filter(|name| name.starts_with('.')).count(), 0, "copies are taken away");
+}
+
+/// Runs a command that has to succeed.
+fn run(arguments: &[&std::ffi::OsStr]) {
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_setpoint")).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
 /// How many pods a rollout replaces.
 const REPLICAS: i32 = 9;
 
