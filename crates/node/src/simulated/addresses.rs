@@ -59,21 +59,21 @@ mod tests {
     fn an_address_is_one_pod_s_until_it_is_given_back() {
         let addresses = Addresses::default();
         let of = |uid: &str, has| addresses.of(1, uid, has, Vec::new).map(|ip| ip.to_string());
-        assert_eq!(of("a", None).as_deref(), Some("10.0.1.2"));
-        assert_eq!(of("b", Some(Ipv4Addr::new(10, 0, 1, 3))).as_deref(), Some("10.0.1.3"));
-        assert_eq!(of("c", None).as_deref(), Some("10.0.1.4"));
-        assert_eq!(of("a", None).as_deref(), Some("10.0.1.2"));
+        assert_eq!(of("a", None).as_deref(), Some("10.1.1.2"));
+        assert_eq!(of("b", Some(Ipv4Addr::new(10, 1, 1, 3))).as_deref(), Some("10.1.1.3"));
+        assert_eq!(of("c", None).as_deref(), Some("10.1.1.4"));
+        assert_eq!(of("a", None).as_deref(), Some("10.1.1.2"));
         addresses.release(1, "b");
-        assert_eq!(of("d", None).as_deref(), Some("10.0.1.3"));
+        assert_eq!(of("d", None).as_deref(), Some("10.1.1.3"));
     }
 
     #[test]
     fn what_pods_have_already_is_not_given_to_others() {
         let addresses = Addresses::default();
-        let present = || vec![("old".into(), Ipv4Addr::new(10, 0, 1, 2)), ("older".into(), Ipv4Addr::new(10, 0, 1, 3))];
-        assert_eq!(addresses.of(1, "new", None, present), Some(Ipv4Addr::new(10, 0, 1, 4)));
-        let again = addresses.of(1, "old", Some(Ipv4Addr::new(10, 0, 1, 2)), Vec::new);
-        assert_eq!(again, Some(Ipv4Addr::new(10, 0, 1, 2)));
+        let present = || vec![("old".into(), Ipv4Addr::new(10, 1, 1, 2)), ("older".into(), Ipv4Addr::new(10, 1, 1, 3))];
+        assert_eq!(addresses.of(1, "new", None, present), Some(Ipv4Addr::new(10, 1, 1, 4)));
+        let again = addresses.of(1, "old", Some(Ipv4Addr::new(10, 1, 1, 2)), Vec::new);
+        assert_eq!(again, Some(Ipv4Addr::new(10, 1, 1, 2)));
     }
 
     #[test]

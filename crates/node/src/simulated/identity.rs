@@ -19,8 +19,8 @@ pub const SIMULATED_LABEL: &str = "setpoint.dev/simulated";
 /// What nodes say that their agent is.
 const VERSION: &str = "v1.36.4";
 
-/// Services have their addresses from 10.96 to 10.111: pods must not.
-const SERVICES: std::ops::RangeInclusive<u32> = 96..=111;
+/// Services have their addresses from 10.0, or, where kubeadm has set a server up, from 10.96 to 10.111: pods must not.
+const SERVICES: [std::ops::RangeInclusive<u32>; 2] = [0..=0, 96..=111];
 
 /// All simulated nodes of this process.
 pub struct Nodes {
@@ -145,8 +145,11 @@ pub fn conditions(now: Timestamp, is_ready: bool) -> Value {
 /// The network of a node's pods, which has 256 addresses.
 pub fn network(number: usize) -> Ipv4Addr {
     let number = u32::try_from(number).unwrap_or(u32::MAX);
-    let second = number >> 8;
-    let second = if second >= *SERVICES.start() { second + 1 + SERVICES.end() - SERVICES.start() } else { second };
+    let past = |second: u32, range: &std::ops::RangeInclusive<u32>| match second >= *range.start() {
+        true => second + 1 + range.end() - range.start(),
+        false => second,
+    };
+    let second = SERVICES.iter().fold(number >> 8, past);
     Ipv4Addr::from((10 << 24) | (second.min(255) << 16) | ((number & 255) << 8))
 }
 
@@ -180,7 +183,8 @@ mod tests {
     fn networks_of_pods_are_apart_from_each_other_and_from_services() {
         let networks: std::collections::BTreeSet<_> = (0..super::super::NODES_MAX).map(network).collect();
         assert_eq!(networks.len(), super::super::NODES_MAX);
-        assert!(networks.iter().all(|network| !SERVICES.contains(&u32::from(network.octets()[1]))));
+        let is_apart = |second: u8| second != 0 && !(96..=111).contains(&second);
+        assert!(networks.iter().all(|network| network.octets()[0] == 10 && is_apart(network.octets()[1])));
     }
 
     #[test]
@@ -188,6 +192,6 @@ mod tests {
         let nodes = Nodes::new(Options::default());
         let node = nodes.object(0, Timestamp::UNIX_EPOCH);
         assert_eq!(node.metadata.labels.unwrap()[SIMULATED_LABEL], "true");
-        assert_eq!(node.spec.unwrap().pod_cidr.as_deref(), Some("10.0.0.0/24"));
+        assert_eq!(node.spec.unwrap().pod_cidr.as_deref(), Some("10.1.0.0/24"));
     }
 }
