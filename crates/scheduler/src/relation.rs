@@ -10,7 +10,7 @@ use crate::node::{NodeNumber, State};
 use crate::queue::Call;
 use crate::relations::Relations;
 use crate::score::FULL;
-use crate::tally::{TallyId, Term};
+use crate::tally::{Ground, TallyId, Term};
 
 /// The label that is different on each node.
 pub const HOSTNAME: &str = "kubernetes.io/hostname";
@@ -159,22 +159,23 @@ impl Relations {
         if relation.soft_spread.is_empty() {
             return vec![0; nodes.len()];
         }
-        let label = |node: NodeNumber, label: &str| {
-            states.get(node as usize).and_then(|state| state.offer.as_ref()).and_then(|offer| offer.labels.get(label))
-        };
+        let spreads = relation.soft_spread.iter().map(|spread| (spread, self.tally(spread.tally)));
+        let spreads: Vec<_> =
+            spreads.map(|(spread, tally)| (spread, tally.map(|it| it.0), tally.map(|it| it.1))).collect();
         let counts = |node: &NodeNumber| {
-            !relation.needs_labels || relation.soft_spread.iter().all(|spread| label(*node, &spread.label).is_some())
+            !relation.needs_labels
+                || spreads.iter().all(|(spread, _, ground)| value_of(*node, spread, *ground, states).is_some())
         };
         let counted: Vec<bool> = nodes.iter().map(counts).collect();
         let mut raw = vec![0.0; nodes.len()];
-        for spread in &relation.soft_spread {
-            let values =
-                nodes.iter().zip(&counted).map(|(node, counted)| label(*node, &spread.label).filter(|_| *counted));
+        for (spread, tally, ground) in &spreads {
+            let value = |node| value_of(node, spread, *ground, states);
+            let values = nodes.iter().zip(&counted).map(|(node, counted)| value(*node).filter(|_| *counted));
             let values: Vec<Option<&str>> = values.collect();
             let distinct: HashSet<&str> = values.iter().flatten().copied().collect();
             // The more values there are, the fewer pods are at each: a difference of one pod means more.
             let weight = ((distinct.len() + 2) as f64).ln();
-            let Some((tally, _)) = self.tally(spread.tally) else { continue };
+            let Some(tally) = tally else { continue };
             for (sum, value) in raw.iter_mut().zip(&values) {
                 if let Some(value) = value {
                     *sum += tally.at(value) as f64 * weight + (spread.skew_max - 1) as f64;
@@ -212,4 +213,11 @@ impl Relation {
         let weighted = self.liked.iter().chain(&self.holds).map(|(id, _)| *id);
         self.near.iter().chain(&self.away).copied().chain(spread).chain(weighted)
     }
+}
+
+/// The value of a node's label that pods are spread by. What the ground knows is at hand; to look among the labels of a node that it
+/// leaves out takes longer.
+fn value_of<'a>(node: NodeNumber, spread: &Spread, ground: Option<&'a Ground>, states: &'a [State]) -> Option<&'a str> {
+    let known = ground.and_then(|ground| ground.value(node)).map(|value| &**value);
+    known.or_else(|| states.get(node as usize)?.offer.as_ref()?.labels.get(&spread.label))
 }

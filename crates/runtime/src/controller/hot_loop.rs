@@ -1,8 +1,8 @@
 //! Finds controllers that wake themselves: each run writes, the write's event wakes the key, and so on without end.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 
+use bytes::Bytes;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -39,15 +39,16 @@ pub struct HotLoopDetector {
 struct Streak {
     object: String,
     versions: Vec<String>,
-    answer: Option<Arc<Value>>,
+    answer: Option<Bytes>,
     runs: u32,
     fields: BTreeMap<String, u32>,
 }
 
 impl HotLoopDetector {
     /// Takes note of a run; tells a loop when it is found, and again each time that it has doubled.
-    pub fn ran(&mut self, key: &Key, causes: &Causes, writes: &[Access]) -> Option<HotLoop> {
-        let made: Vec<_> = writes.iter().filter(|write| write.is_success() && write.answer.is_some()).collect();
+    pub fn ran(&mut self, key: &Key, causes: &Causes, accesses: &[Access]) -> Option<HotLoop> {
+        let is_made = |access: &&Access| access.is_write() && access.is_success() && access.answer.is_some();
+        let made: Vec<_> = accesses.iter().filter(is_made).collect();
         let Some(last) = made.last() else {
             if self.keys.remove(key).is_some() {
                 self.order.retain(|known| known != key);
@@ -68,9 +69,9 @@ impl HotLoopDetector {
             *streak = fresh;
             return None;
         }
-        if let (Some(old), Some(new)) = (&streak.answer, &fresh.answer) {
+        if let (Some(old), Some(new)) = (read(&streak.answer), read(&fresh.answer)) {
             let mut changed = Vec::new();
-            differences("", old, new, &mut changed);
+            differences("", &old, &new, &mut changed);
             for field in changed {
                 if streak.fields.len() < FIELDS_MAX || streak.fields.contains_key(&field) {
                     *streak.fields.entry(field).or_default() += 1;
@@ -102,6 +103,11 @@ impl Streak {
         let fields = fields.into_iter().map(|(field, _)| field.clone()).collect();
         HotLoop { object: self.object.clone(), runs: self.runs, fields }
     }
+}
+
+/// Answers are read only when two have to be compared: hardly any has.
+fn read(answer: &Option<Bytes>) -> Option<Value> {
+    serde_json::from_slice(answer.as_ref()?).ok()
 }
 
 /// The paths at which two objects differ, without what changes with every write.

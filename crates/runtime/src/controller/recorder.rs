@@ -8,7 +8,6 @@ use http_body_util::{BodyExt, Limited};
 use kube::Client;
 use kube::client::Body;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use tower::BoxError;
 
 use crate::Key;
@@ -65,7 +64,7 @@ pub struct Access {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub gone: bool,
     #[serde(skip)]
-    pub(super) answer: Option<Arc<Value>>,
+    pub(super) answer: Option<Bytes>,
 }
 
 /// Which controller a request comes from, among its extensions: it goes no further than this process, and lets test kits
@@ -204,7 +203,7 @@ impl Access {
         self.resource_version.as_ref()?.parse().ok()
     }
 
-    fn read_answer(&mut self, text: &[u8], keep: bool) {
+    fn read_answer(&mut self, text: &Bytes, keep: bool) {
         let head: Head = serde_json::from_slice(text).unwrap_or_default();
         if head.kind == "Status" {
             self.gone = self.verb == Verb::Delete;
@@ -219,7 +218,7 @@ impl Access {
         let deletes = self.verb == Verb::Delete || meta.deletion_timestamp.is_some();
         self.gone = deletes && !waits && self.is_write();
         if self.is_write() && keep {
-            self.answer = serde_json::from_slice(text).ok().map(Arc::new);
+            self.answer = Some(text.clone());
         }
     }
 }

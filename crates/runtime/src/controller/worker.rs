@@ -197,9 +197,8 @@ impl Worker {
     }
 
     fn find_hot_loop(&self, item: &Item<'_, Key>, accesses: &[Access]) -> Option<HotLoop> {
-        let writes: Vec<_> = accesses.iter().filter(|access| access.is_write()).cloned().collect();
         let mut detector = self.workplace.hot_loops.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = detector.ran(item.key(), item.causes(), &writes)?;
+        let found = detector.ran(item.key(), item.causes(), accesses)?;
         self.workplace.stats().hot_loops += 1;
         tracing::warn!(
             controller = &*self.workplace.name,
