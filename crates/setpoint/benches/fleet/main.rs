@@ -68,6 +68,7 @@ async fn upgrade(vehicles: usize) {
     world.until_running("1.0.0", vehicles).await;
     println!("{vehicles} vehicles made and connected in {:.1} s", start.elapsed().as_secs_f64());
     world.memory(vehicles, "connected");
+    world.until_quiet().await;
     let (server, simulator) = (world.server.cpu(), world.simulator_cpu());
     tokio::time::sleep(Duration::from_secs(10)).await;
     println!(

@@ -23,6 +23,9 @@ const LOOK: Duration = Duration::from_millis(100);
 /// What never gets there is a failure, not a stall.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
+/// Fewer writes than this in two seconds are the leases and heartbeats of a control plane at rest.
+const QUIET_WRITES: u64 = 20;
+
 /// How fast things happen on vehicles: what is measured is the control plane, not them.
 const SPEED: &str = "100";
 
@@ -223,6 +226,17 @@ impl World {
     async fn rollout(&self) -> Value {
         let api: Api<Rollout> = Api::default_namespaced(self.client.clone());
         api.get("all").await.map(|rollout| json!(rollout.status)).unwrap_or_default()
+    }
+
+    /// Waits until a while has passed in which hardly anything was written: what follows from connecting is over.
+    pub async fn until_quiet(&self) {
+        loop {
+            let before = self.revision().await;
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            if self.revision().await - before < QUIET_WRITES {
+                return;
+            }
+        }
     }
 
     /// The revision of the store: one for each write.
