@@ -7,9 +7,12 @@
 mod levels;
 mod schemas;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::future::poll_fn;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::pin::pin;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, RwLock};
+use std::task::Poll;
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Response};
@@ -28,10 +31,10 @@ use crate::user::User;
 /// Longest wait for a seat. Clients try again by themselves after a 429.
 const WAIT_MAX: Duration = Duration::from_secs(15);
 
-/// Requests that run at once for each processor. Most of their time they need one, so more of them would only make each slower; some
-/// wait for the disk together.
-const SEATS_PER_PROCESSOR: usize = 50;
-const SEATS_MIN: usize = 100;
+/// Requests that work at once for each processor. While they work they need one, so more of them would only stand in each other's way,
+/// and in that of the quiet client's only request.
+const SEATS_PER_PROCESSOR: usize = 4;
+const SEATS_MIN: usize = 8;
 const SEATS_MAX: usize = 600;
 
 /// How many objects of a list are one seat's work, and how many seats a list takes at most.
@@ -65,7 +68,7 @@ struct Config {
     levels: BTreeMap<String, Settings>,
 }
 
-/// A seat; drop it when the request has ended.
+/// The seats of a request that works, none of one that waits; drop it when the request has ended.
 #[derive(Default)]
 struct Seat {
     of: Option<(Flow, String, u64)>,
@@ -74,7 +77,7 @@ struct Seat {
 /// A request that may run, and what its answer tells about why.
 #[derive(Default)]
 pub(crate) struct Place {
-    _seat: Seat,
+    seat: Seat,
     schema: String,
     level: String,
 }
@@ -105,7 +108,7 @@ impl Flow {
         };
         let level = config.levels.get(&schema.level);
         let uid = level.map(|level| level.uid.clone()).unwrap_or_default();
-        let place = |seat| Place { _seat: seat, schema: schema.uid.clone(), level: uid };
+        let place = |seat| Place { seat, schema: schema.uid.clone(), level: uid };
         if level.is_none_or(|level| level.limited.is_none()) {
             return Ok(place(Seat::default()));
         }
@@ -114,7 +117,11 @@ impl Flow {
         let (tell, told) = oneshot::channel();
         let entry = self.levels().enter(&schema.level, flow, seats, || tell);
         match entry {
-            Entry::Seated => Ok(place(Seat { of: Some((self.clone(), schema.level.clone(), seats)) })),
+            Entry::Seated => {
+                let place = place(Seat { of: Some((self.clone(), schema.level.clone(), seats)) });
+                let_others_come().await;
+                Ok(place)
+            }
             Entry::Refused => Err(come_back()),
             Entry::Waits => match tokio::time::timeout(WAIT_MAX, told).await {
                 Ok(Ok(seat)) => Ok(place(seat)),
@@ -127,14 +134,19 @@ impl Flow {
     }
 
     fn leave(&self, level: &str, seats: u64) {
-        let mut free = vec![(level.to_owned(), seats)];
-        while let Some((level, seats)) = free.pop() {
-            let seated = self.levels().leave(&level, seats);
-            for (tell, level, seats) in seated {
-                if let Err(mut seat) = tell.send(Seat { of: Some((self.clone(), level, seats)) }) {
-                    // Who waited has gone away: the seat is free again.
-                    free.extend(seat.of.take().map(|(_, level, seats)| (level, seats)));
-                }
+        let seated = self.levels().leave(level, seats);
+        self.tell(seated);
+    }
+
+    /// Tells those who got a seat.
+    fn tell(&self, seated: Vec<(oneshot::Sender<Seat>, String, u64)>) {
+        let mut seated = VecDeque::from(seated);
+        while let Some((tell, level, seats)) = seated.pop_front() {
+            if let Err(mut seat) = tell.send(Seat { of: Some((self.clone(), level, seats)) })
+                && let Some((_, level, seats)) = seat.of.take()
+            {
+                // Who waited has gone away: the seat is free again.
+                seated.extend(self.levels().leave(&level, seats));
             }
         }
     }
@@ -190,6 +202,16 @@ impl Flow {
     }
 }
 
+impl Seat {
+    /// Who has to wait makes room for one who can work.
+    fn step_aside(&mut self) {
+        if let Some((flow, level, seats @ 1..)) = &mut self.of {
+            let seated = flow.levels().step_aside(level, std::mem::take(seats));
+            flow.tell(seated);
+        }
+    }
+}
+
 impl Drop for Seat {
     fn drop(&mut self) {
         if let Some((flow, level, seats)) = self.of.take() {
@@ -199,6 +221,20 @@ impl Drop for Seat {
 }
 
 impl Place {
+    /// Does the work of a request. The first time that it has to wait for something, it makes room for others to work.
+    pub(crate) async fn work<T>(&mut self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        let seat = &mut self.seat;
+        poll_fn(|context| {
+            let polled = work.as_mut().poll(context);
+            if polled.is_pending() {
+                seat.step_aside();
+            }
+            polled
+        })
+        .await
+    }
+
     /// Tells the client which schema and level its request was of.
     pub(crate) fn tell<B>(&self, response: &mut Response<B>) {
         const SCHEMA: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
@@ -226,6 +262,21 @@ impl Config {
         let levels = levels.map(|level| (level["metadata"].text("name").to_owned(), Settings::read(&level)));
         Config { schemas, levels: levels.collect() }
     }
+}
+
+/// Lets everything run that is ready to. Most requests never wait, so they would run to their end one after the other, in the order in
+/// which they were read from their connections: a noisy client's thousand before a quiet one's only one. After this those who are there
+/// have asked for seats, and turns are fair.
+async fn let_others_come() {
+    let mut has_waited = false;
+    poll_fn(|context| match std::mem::replace(&mut has_waited, true) {
+        true => Poll::Ready(()),
+        false => {
+            context.waker().wake_by_ref();
+            Poll::Pending
+        }
+    })
+    .await;
 }
 
 fn hash(schema: &str, flow: &str) -> u64 {

@@ -469,14 +469,14 @@ impl Inner {
             Some(served) if asked.verb == "list" => self.listed(served, &path, &query),
             _ => 1,
         };
-        let place = self.place(parts, caller, &asked, listed).await?;
+        let mut place = self.place(parts, caller, &asked, listed).await?;
         let mut response = if !is_known && node_metrics::is_about(self, &path) {
-            node_metrics::answer(self, registry, parts, &path, &caller.user).await
+            place.work(node_metrics::answer(self, registry, parts, &path, &caller.user)).await
         } else if !is_known && !registry.has_builtin_version(path.group, path.version) {
             Ok(answer::page_not_found())
         } else {
             let served = served.ok_or_else(unknown_resource)?;
-            self.dispatch(served, parts, &path, query, caller, received.body).await
+            place.work(self.dispatch(served, parts, &path, query, caller, received.body)).await
         };
         if let Ok(response) = &mut response {
             place.tell(response);

@@ -37,6 +37,9 @@ struct Queuing {
 /// Most queues of a level, whatever it asks for.
 const QUEUES_MAX: i64 = 10_000;
 
+/// Requests of a level that may wait for the disk or for a webhook at once, for each of its seats: enough for the log to write many at once.
+const ASIDE_PER_SEAT: u64 = 25;
+
 impl Settings {
     pub(super) fn read(object: &Value) -> Settings {
         let spec = &object["spec"];
@@ -80,6 +83,8 @@ struct Level<W> {
     lendable: u64,
     borrowing_max: u64,
     used: u64,
+    /// Requests that had a seat and wait for something else.
+    aside: u64,
     waiting: usize,
     queues: Vec<Queue<W>>,
     /// How far the level has served its queues.
@@ -110,6 +115,7 @@ pub(super) struct Figures {
 pub(super) struct State {
     pub(super) nominal: u64,
     pub(super) used: u64,
+    pub(super) aside: u64,
     pub(super) waiting: usize,
     pub(super) figures: Figures,
 }
@@ -142,7 +148,7 @@ impl<W> Levels<W> {
             level.is_kept = true;
             level.take_over(limited);
         }
-        self.levels.retain(|_, level| level.is_kept || level.used > 0 || level.waiting > 0);
+        self.levels.retain(|_, level| level.is_kept || level.used + level.aside > 0 || level.waiting > 0);
         let all: u64 = self.levels.values().filter(|level| level.is_kept).map(|level| level.limited.shares).sum();
         for level in self.levels.values_mut() {
             let shares = if level.is_kept { level.limited.shares } else { 0 };
@@ -175,12 +181,23 @@ impl<W> Levels<W> {
         }
     }
 
-    /// A request has ended: its seats are free. Returns who gets one now, with the seats and the level of each.
+    /// A request has ended: its seats are free, or its place aside if it has none. Returns who gets a seat now, with the number of them and
+    /// the level of each.
     pub(super) fn leave(&mut self, level: &str, seats: u64) -> Vec<(W, String, u64)> {
-        if let Some(level) = self.levels.get_mut(level) {
-            level.used = level.used.saturating_sub(seats.clamp(1, level.nominal));
+        match self.levels.get_mut(level) {
+            Some(level) if seats == 0 => level.aside = level.aside.saturating_sub(1),
+            Some(level) => level.used = level.used.saturating_sub(seats.clamp(1, level.nominal)),
+            None => {}
         }
         self.seat_next()
+    }
+
+    /// A request has to wait for something else than a seat: others may have its seats until it ends. Returns who, as above.
+    pub(super) fn step_aside(&mut self, level: &str, seats: u64) -> Vec<(W, String, u64)> {
+        if let Some(level) = self.levels.get_mut(level) {
+            level.aside += 1;
+        }
+        self.leave(level, seats)
     }
 
     /// One who waited has gone away.
@@ -219,8 +236,8 @@ impl<W> Levels<W> {
     /// What each level is doing.
     pub(super) fn states(&self) -> impl Iterator<Item = (&str, State)> {
         self.levels.iter().map(|(name, level)| {
-            let Level { nominal, used, waiting, figures, .. } = *level;
-            (name.as_str(), State { nominal, used, waiting, figures })
+            let Level { nominal, used, aside, waiting, figures, .. } = *level;
+            (name.as_str(), State { nominal, used, aside, waiting, figures })
         })
     }
 }
@@ -234,6 +251,7 @@ impl<W> Level<W> {
             lendable: 0,
             borrowing_max: 0,
             used: 0,
+            aside: 0,
             waiting: 0,
             queues: Vec::new(),
             served: 0,
@@ -253,6 +271,9 @@ impl<W> Level<W> {
     }
 
     fn has_room(&self, seats: u64, spare: u64) -> bool {
+        if self.aside >= self.nominal * ASIDE_PER_SEAT {
+            return false;
+        }
         let borrows = (self.used + seats).saturating_sub(self.nominal);
         let borrows_already = self.used.saturating_sub(self.nominal);
         borrows == 0 || borrows <= self.borrowing_max && borrows - borrows_already <= spare
@@ -348,6 +369,17 @@ mod tests {
         assert_eq!(enter(&mut levels, "b", 0, 9), Seated, "others have theirs");
         let told: Vec<u32> = levels.leave("a", 1).into_iter().map(|(who, ..)| who).collect();
         assert_eq!(told, [2], "in the order of coming");
+    }
+
+    #[test]
+    fn those_who_stepped_aside_have_bounds_too() {
+        let mut levels = levels(1, &[("a", queued(1, 0, 1, 9))]);
+        for who in 0..25 {
+            assert_eq!(enter(&mut levels, "a", 0, who), Entry::Seated);
+            assert!(levels.step_aside("a", 1).is_empty());
+        }
+        assert_eq!(enter(&mut levels, "a", 0, 25), Entry::Waits);
+        assert_eq!(levels.leave("a", 0), [(25, "a".to_owned(), 1)]);
     }
 
     #[test]

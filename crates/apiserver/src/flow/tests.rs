@@ -61,6 +61,47 @@ async fn a_noisy_client_is_told_to_come_back_and_others_get_their_turn() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_comes_with_one_request_is_served_before_the_rest_of_a_crowd_that_came_before() {
+    let server = narrow().await;
+    let flow = Flow::with_seats(1);
+    let served = Arc::new(Mutex::new(Vec::new()));
+    // Nothing here ever waits for anything but its seat, as most requests.
+    let crowd: Vec<_> = ["noisy", "noisy", "noisy", "quiet"]
+        .map(|name| {
+            let (flow, store, served) = (flow.clone(), server.store.clone(), Arc::clone(&served));
+            tokio::spawn(async move {
+                let place = flow.enter(&store, &user(name), &asked(), 1).await.unwrap();
+                served.lock().unwrap().push(name);
+                drop(place);
+            })
+        })
+        .into();
+    for one in crowd {
+        one.await.unwrap();
+    }
+    assert_eq!(*served.lock().unwrap(), ["noisy", "quiet", "noisy", "noisy"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_who_waits_for_the_disk_leaves_room_for_one_who_can_work() {
+    let server = narrow().await;
+    let flow = Flow::with_seats(1);
+    let (ann, bob) = (user("ann"), user("bob"));
+    let (synced, disk) = oneshot::channel::<()>();
+    let mut writes = flow.enter(&server.store, &ann, &asked(), 1).await.unwrap();
+    let write = tokio::spawn(async move { writes.work(disk).await });
+    tokio::task::yield_now().await;
+    let mut reads = flow.enter(&server.store, &bob, &asked(), 1).await.unwrap();
+    assert_eq!(reads.work(std::future::ready(7)).await, 7);
+    drop(reads);
+    let aside = || flow.levels().states().map(|(_, state)| state.aside).sum::<u64>();
+    assert_eq!(aside(), 1);
+    synced.send(()).unwrap();
+    write.await.unwrap().unwrap();
+    assert_eq!(aside(), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_waits_too_long_is_told_to_come_back_and_holds_no_seat() {
     let server = narrow().await;
     let flow = Flow::with_seats(1);
