@@ -8,6 +8,7 @@ mod connection;
 mod gathered;
 mod requests;
 mod tls;
+mod unread;
 
 use std::convert::Infallible;
 use std::io;

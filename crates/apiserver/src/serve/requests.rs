@@ -2,9 +2,12 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use futures_util::FutureExt;
+use futures_util::future::Either;
 use http::{Extensions, Request, Response};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::{Body as _, Incoming};
@@ -13,6 +16,7 @@ use tower::ServiceExt;
 use tower::util::Oneshot;
 
 use super::caller::Caller;
+use super::unread::{Unread, lend};
 use crate::body::Body;
 use crate::user::RefusedCertificate;
 
@@ -51,25 +55,32 @@ impl<S> Requests<S> {
 
 impl<S> hyper::service::Service<Request<Incoming>> for Requests<S>
 where
-    S: tower::Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone,
+    S: tower::Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + Send + 'static,
+    S::Future: Send,
 {
     type Response = Response<Body>;
     type Error = Infallible;
-    type Future = Oneshot<S, Request<Body>>;
+    type Future = Either<Oneshot<S, Request<Body>>, Pin<Box<dyn Future<Output = Answered> + Send>>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         self.begun.store(true, Ordering::Relaxed);
-        let mut request = request.map(body);
+        let (mut request, unread) = with_body(request);
         self.describe(request.extensions_mut());
-        self.service.clone().oneshot(request)
+        let answered = self.service.clone().oneshot(request);
+        let Some(unread) = unread else { return Either::Left(answered) };
+        Either::Right(Box::pin(answered.then(|response| unread.take_in().map(|()| response))))
     }
 }
 
+type Answered = Result<Response<Body>, Infallible>;
+
 /// The body as it comes in, without a copy; one that is empty (every GET) costs no allocation.
-fn body(incoming: Incoming) -> Body {
-    if incoming.is_end_stream() {
-        Empty::new().map_err(|never| match never {}).boxed_unsync()
-    } else {
-        incoming.map_err(Into::into).boxed_unsync()
+fn with_body(request: Request<Incoming>) -> (Request<Body>, Option<Unread<Incoming>>) {
+    if request.body().is_end_stream() {
+        return (request.map(|_| Empty::new().map_err(|never| match never {}).boxed_unsync()), None);
     }
+    let waits_to_be_asked = request.headers().contains_key(http::header::EXPECT);
+    let (head, body) = request.into_parts();
+    let (body, unread) = lend(body);
+    (Request::from_parts(head, body.map_err(Into::into).boxed_unsync()), (!waits_to_be_asked).then_some(unread))
 }

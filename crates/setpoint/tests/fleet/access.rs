@@ -299,7 +299,7 @@ fn ask_server(world: &World, method: &str, path: &str, body: Option<&Value>) -> 
     let output = command.arg(format!("{server}{path}")).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let (text, code) = text.rsplit_once('\n').unwrap_or_default();
-    (code.parse().unwrap_or(0), text.to_owned())
+    (code.parse().unwrap_or(0), format!("{text}{}", String::from_utf8_lossy(&output.stderr)))
 }
 
 /// The right to a firmware follows from what users and controllers wrote, not from what the vehicle says.
