@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, RwLock};
 use std::task::Poll;
 use std::time::Duration;
@@ -37,6 +38,10 @@ const SEATS_PER_PROCESSOR: usize = 4;
 const SEATS_MIN: usize = 8;
 const SEATS_MAX: usize = 600;
 
+/// One in so many of those who find a free seat lets others come before it begins. A crowd fills the seats with these soon; without a crowd
+/// the others are spared the way through the queue of the runtime.
+const SEATED_AT_ONCE: u64 = 4;
+
 /// How many objects of a list are one seat's work, and how many seats a list takes at most.
 const LISTED_PER_SEAT: usize = 1_000;
 const LIST_SEATS_MAX: u64 = 10;
@@ -53,6 +58,8 @@ pub(crate) struct Flow(Arc<Shared>);
 struct Shared {
     read: RwLock<Read>,
     levels: Mutex<Levels<oneshot::Sender<Seat>>>,
+    /// How many found a free seat.
+    seated: AtomicU64,
 }
 
 /// What is stored, as of some moment.
@@ -91,7 +98,11 @@ impl Default for Flow {
 
 impl Flow {
     fn with_seats(seats: u64) -> Flow {
-        Flow(Arc::new(Shared { read: RwLock::default(), levels: Mutex::new(Levels::new(seats)) }))
+        Flow(Arc::new(Shared {
+            read: RwLock::default(),
+            levels: Mutex::new(Levels::new(seats)),
+            seated: AtomicU64::new(0),
+        }))
     }
 
     /// A place for a request, in turn; 429 if there is none in time. `listed` is how many objects it may read.
@@ -119,7 +130,9 @@ impl Flow {
         match entry {
             Entry::Seated => {
                 let place = place(Seat { of: Some((self.clone(), schema.level.clone(), seats)) });
-                let_others_come().await;
+                if self.0.seated.fetch_add(1, Ordering::Relaxed).is_multiple_of(SEATED_AT_ONCE) {
+                    let_others_come().await;
+                }
                 Ok(place)
             }
             Entry::Refused => Err(come_back()),
