@@ -90,11 +90,12 @@ impl<'a> Arena<'a> {
             let printed = self.print_type(row, own);
             out.push_str(&printed);
         }
-        // Variants hold no fields of their own, so printing them adds no further ones.
+        // The fields of variants have no merge rules of their own, so printing them adds no further ones.
         for (base, rule) in std::mem::take(&mut self.variants) {
             let printed = self.print_type(&self.tables.types[base], Some(&rule));
             out.push_str(&printed);
         }
+        assert!(self.variants.is_empty(), "a variant's field has a merge rule of its own");
         out.push_str("];\n");
         self.print_names(&mut out);
         out.push_str(&self.statics);
@@ -203,7 +204,7 @@ impl<'a> Arena<'a> {
     fn field_type(&mut self, name: &str, rule: Option<&Row>) -> usize {
         let base = self.id(name);
         let Some(rule) = rule.filter(|r| !r[2].is_empty() || !r[3].is_empty()) else { return base };
-        if self.tables.types[base][2] == "struct" {
+        if self.tables.types[base][2] == "struct" && rule[2] != "map-type=granular" {
             return base; // its fields would be printed twice; structs carry their rule on the type itself
         }
         self.variants.push((base, rule.clone()));

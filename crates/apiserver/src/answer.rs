@@ -54,12 +54,60 @@ pub fn page_not_found() -> Response<Body> {
     text(StatusCode::NOT_FOUND, "404 page not found\n")
 }
 
-/// Adds warnings as kubectl shows them.
+/// Most characters of all warnings of an answer; with more, each is cut to [`WARNING_CHARS_MAX`]. As kube-apiserver, whose clients
+/// have headers of a bounded size.
+const WARNINGS_CHARS_MAX: usize = 4 * 1024;
+/// Most characters of one warning where there are too many.
+const WARNING_CHARS_MAX: usize = 256;
+
+/// Adds warnings as kubectl shows them, each once.
 pub fn warn(response: &mut Response<Body>, warnings: impl IntoIterator<Item = String>) {
+    let mut told: Vec<String> = Vec::new();
     for warning in warnings {
-        let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
-        if let Ok(header) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
+        if !warning.is_empty() && !told.contains(&warning) {
+            told.push(warning);
+        }
+    }
+    let chars = |warning: &String| warning.chars().count();
+    let is_cut = told.iter().map(chars).sum::<usize>() > WARNINGS_CHARS_MAX;
+    let mut written = 0;
+    for warning in told {
+        if is_cut && written >= WARNINGS_CHARS_MAX {
+            return;
+        }
+        let shown: String = if is_cut { warning.chars().take(WARNING_CHARS_MAX).collect() } else { warning };
+        // What a header can't hold is not told.
+        if shown.chars().any(char::is_control) {
+            continue;
+        }
+        written += shown.chars().count();
+        let quoted = shown.replace('\\', "\\\\").replace('"', "\\\"");
+        if let Ok(header) = HeaderValue::from_bytes(format!("299 - \"{quoted}\"").as_bytes()) {
             response.headers_mut().append(WARNING, header);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(warnings: &[String]) -> Vec<String> {
+        let mut response = page_not_found();
+        warn(&mut response, warnings.iter().cloned());
+        let headers = response.headers().get_all(WARNING).into_iter();
+        headers.map(|header| String::from_utf8_lossy(header.as_bytes()).into_owned()).collect()
+    }
+
+    #[test]
+    fn a_warning_is_told_once_and_cut_where_there_are_too_many() {
+        let of = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+        assert_eq!(
+            told(&of(&["a \"b\"", "\u{e9}", "a \"b\"", "", "x\ny"])),
+            [r#"299 - "a \"b\"""#, "299 - \"\u{e9}\""]
+        );
+        let many: Vec<String> = (0..30).map(|n| format!("{n:0>300}")).collect();
+        let cut = told(&many);
+        assert_eq!((cut.len(), cut[0].len()), (16, "299 - \"\"".len() + WARNING_CHARS_MAX));
     }
 }

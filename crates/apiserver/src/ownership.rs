@@ -42,7 +42,11 @@ impl Author {
 /// Marks what a write other than apply sets.
 pub(crate) fn update(call: &Call<'_>, options: &WriteOptions, live: Option<&Value>, new: &mut Value) {
     let author = Author::of(call, options);
+    // A list that was given empty and is printed all the same is a value of its own here, though it is stored as null.
+    let shown: Vec<_> = call.emptied.iter().filter(|one| one.is_printed(new)).collect();
+    shown.iter().for_each(|one| one.restore(new));
     author.write(call).update(live, new);
+    shown.iter().for_each(|one| one.empty(new));
 }
 
 /// The name of the program that asks, where it did not say who manages: its user agent up to the slash.

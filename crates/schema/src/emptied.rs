@@ -21,6 +21,23 @@ impl Emptied {
         Self { path: path.to_owned(), list: false }
     }
 
+    /// Whether the object shows it although there is nothing in it: as null.
+    pub fn is_printed(&self, object: &Value) -> bool {
+        let steps = self.path.split(['.', '[']).filter(|step| !step.is_empty());
+        let found = steps.into_iter().try_fold(object, |at, step| match step.strip_suffix(']') {
+            Some(index) => at.get(index.parse::<usize>().ok()?),
+            None => at.get(step),
+        });
+        found.is_some_and(Value::is_null)
+    }
+
+    /// Makes it null again after [`restore`](Self::restore).
+    pub fn empty(&self, object: &mut Value) {
+        if let Some(found) = find(object, &self.path) {
+            *found = Value::Null;
+        }
+    }
+
     /// Puts it back, if what it stood in is still there and nothing has taken its place.
     pub fn restore(&self, object: &mut Value) {
         let (around, name) = self.path.rsplit_once('.').unwrap_or(("", &self.path));
@@ -54,5 +71,16 @@ mod tests {
         Emptied::map("spec.gone.labels").restore(&mut object);
         Emptied::map("data").restore(&mut object);
         assert_eq!(object, json!({"spec": {"rules": [{"a": 1, "ports": []}], "labels": {"x": "y"}}, "data": {}}));
+    }
+
+    #[test]
+    fn what_is_printed_as_null_can_be_shown_as_given_for_a_while() {
+        let mut object = json!({"spec": {"limits": null}, "ports": [1]});
+        let [limits, other] = [Emptied::list("spec.limits"), Emptied::list("spec.other")];
+        assert!(limits.is_printed(&object) && !other.is_printed(&object));
+        limits.restore(&mut object);
+        assert_eq!(object["spec"]["limits"], json!([]));
+        limits.empty(&mut object);
+        assert_eq!(object["spec"]["limits"], json!(null));
     }
 }

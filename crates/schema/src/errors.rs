@@ -151,7 +151,7 @@ fn shown(at: &Node<'_>, value: BadValue) -> BadValue {
 fn zero_shown(at: &Node<'_>) -> BadValue {
     match (at.value(), at.ty().map(|t| t.shape())) {
         (Some(_), _) => internal_form::shown(at),
-        (None, Some(Shape::String)) => "".into(),
+        (None, Some(Shape::String)) if !at.is_pointer() => "".into(),
         (None, _) => BadValue::Json("null".into()),
     }
 }

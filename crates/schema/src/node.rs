@@ -102,6 +102,11 @@ impl<'a> Node<'a> {
         }
     }
 
+    /// Whether it is a field that Go has a pointer for: absent, it is nil and no zero value.
+    pub fn is_pointer(&self) -> bool {
+        matches!(self.ty, Typed::Inside(outer, name) if outer.field(name).is_some_and(|field| field.pointer))
+    }
+
     /// Present and not null.
     pub fn is_set(&self) -> bool {
         self.value().is_some()

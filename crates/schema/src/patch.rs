@@ -19,7 +19,7 @@ mod merge_patch;
 mod order;
 mod strategic;
 
-pub use conversion::misfit;
+pub use conversion::{convert_numbers, misfit};
 pub use go_print::{json_text, value_text};
 pub use json_patch::{COPY_BYTES_MAX, JsonPatch, OPERATIONS_MAX};
 pub use merge_patch::MergePatch;

@@ -278,6 +278,35 @@ impl<'a> TypeRef<'a> {
         }
     }
 
+    /// The same, and for a built-in field that Go always prints the zero it prints: the published schema says it too.
+    pub fn published_default(self, field: &Field) -> Option<Cow<'a, Value>> {
+        match self.default_of(field) {
+            Some(default) => Some(default),
+            None if field.pointer || self.is_custom() => None,
+            None if self.is_loose_name(field) => Some(Cow::Owned("".into())),
+            None => self.to(field.ty).published_zero(field.omit_empty).map(Cow::Owned),
+        }
+    }
+
+    /// Whether it is the name in a reference within the namespace: the published schema lets it be empty, for the sake of old
+    /// objects.
+    pub fn is_loose_name(self, field: &Field) -> bool {
+        const REFERENCE: &str = "LocalObjectReference";
+        let is_reference = self.get().name.ends_with(".LocalObjectReference");
+        field.name == "name" && (is_reference || field.published.embedded.trim_end_matches('.') == REFERENCE)
+    }
+
+    /// What Go has where nothing was given, if the published schema says it.
+    pub fn published_zero(self, omit_empty: bool) -> Option<Value> {
+        match self.shape() {
+            Shape::Struct(_) => Some(Value::Object(serde_json::Map::new())),
+            Shape::String if !omit_empty => Some("".into()),
+            Shape::Bool if !omit_empty => Some(false.into()),
+            Shape::Int32 | Shape::Int64 | Shape::Float if !omit_empty => Some(0.into()),
+            _ => None,
+        }
+    }
+
     /// Type of the field called `name`, or of the values of a map.
     pub fn child(self, name: &str) -> Option<TypeRef<'a>> {
         match self.shape() {

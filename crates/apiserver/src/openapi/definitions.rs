@@ -1,5 +1,6 @@
 //! Types as schemas: what a kind's objects look like, for clients that explain and check them.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 
 use serde_json::{Map, Value, json};
@@ -227,7 +228,7 @@ impl<'a> Definitions<'a> {
         if !properties.is_empty() {
             value.set("properties", properties);
         }
-        let required = shape.fields.iter().filter(|field| field.required && !is_loose_name(ty, field));
+        let required = shape.fields.iter().filter(|field| field.required && !ty.is_loose_name(field));
         let required: Vec<&str> = required.map(|field| &*field.name).collect();
         if !required.is_empty() {
             value.set("required", required);
@@ -244,7 +245,7 @@ impl<'a> Definitions<'a> {
     fn field(&mut self, owner: TypeRef<'a>, field: &'a Field, depth: usize) -> Value {
         let ty = owner.to(field.ty);
         let mut value = self.usage(ty, depth + 1);
-        let default = self.default(owner, field, ty);
+        let default = self.default(owner, field);
         // OpenAPI 3 ignores what stands beside a reference.
         if self.dialect == Dialect::V3
             && value.get("$ref").is_some()
@@ -321,7 +322,7 @@ impl<'a> Definitions<'a> {
         if self.dialect == Dialect::V2 || !is_builtin(ty) {
             return value;
         }
-        if let Some(zero) = zero(ty, false) {
+        if let Some(zero) = ty.published_zero(false) {
             if value.get("$ref").is_some() {
                 value = json!({"allOf": [value]});
             }
@@ -330,16 +331,14 @@ impl<'a> Definitions<'a> {
         value
     }
 
-    fn default(&self, owner: TypeRef<'a>, field: &Field, ty: TypeRef<'a>) -> Option<Value> {
+    fn default(&self, owner: TypeRef<'a>, field: &Field) -> Option<Value> {
         if self.dialect == Dialect::V2 {
             return None;
         }
-        match owner.default_of(field) {
-            Some(default) => Some(default.into_owned()),
-            None if field.pointer || !is_builtin(owner) => None,
-            None if is_loose_name(owner, field) => Some(json!("")),
-            None => zero(ty, field.omit_empty),
+        if !is_builtin(owner) {
+            return owner.default_of(field).map(Cow::into_owned);
         }
+        owner.published_default(field).map(Cow::into_owned)
     }
 }
 
@@ -355,25 +354,6 @@ pub(super) fn object_name(kind: &Kind) -> String {
 
 fn is_builtin(ty: TypeRef<'_>) -> bool {
     std::ptr::eq(ty.schema(), &raw const BUILTIN)
-}
-
-/// The name in a reference within the namespace: the published schema lets it be empty, for the sake of old objects.
-fn is_loose_name(owner: TypeRef<'_>, field: &Field) -> bool {
-    const REFERENCE: &str = "LocalObjectReference";
-    field.name == "name"
-        && (owner.get().name.ends_with(".LocalObjectReference")
-            || field.published.embedded.trim_end_matches('.') == REFERENCE)
-}
-
-/// What Go has where nothing was given.
-fn zero(ty: TypeRef<'_>, omit_empty: bool) -> Option<Value> {
-    match ty.shape() {
-        Shape::Struct(_) => Some(json!({})),
-        Shape::String if !omit_empty => Some(json!("")),
-        Shape::Bool if !omit_empty => Some(json!(false)),
-        Shape::Int32 | Shape::Int64 | Shape::Float if !omit_empty => Some(json!(0)),
-        _ => None,
-    }
 }
 
 fn scalar(shape: &Shape, dialect: Dialect) -> Value {

@@ -5,7 +5,7 @@ use serde_json::Value;
 use setpoint_api::{FieldError, GroupVersion, Path, Status};
 use setpoint_schema::json::{self, Json};
 use setpoint_schema::managed::OnConflict;
-use setpoint_schema::{Edit, yaml};
+use setpoint_schema::{Edit, patch, yaml};
 
 use super::create::{self, Outcome};
 use super::{show, show_value, update};
@@ -29,18 +29,15 @@ pub(super) async fn run(call: &mut Call<'_>, body: Body) -> Answer {
         Err(_) => {
             authorization::check_create(call)?;
             check_no_uid(call, &config)?;
-            let mut object = merged(call, None, &config, &options)?;
-            object["metadata"].remove("resourceVersion");
+            let object = merged(call, None, &config, &options)?;
+            update::check_readable_version(&object)?;
             match create::insert(call, object, &options).await? {
                 Outcome::Stored(object) => show(call, StatusCode::CREATED, &object),
                 Outcome::DryRun(object) => show_value(call, StatusCode::CREATED, object),
             }
         }
         Ok(_) => {
-            let mut make = |call: &mut Call<'_>, old: &Value| {
-                update::check_uid(call, &config, old)?;
-                merged(call, Some(old), &config, &options)
-            };
+            let mut make = |call: &mut Call<'_>, old: &Value| merged(call, Some(old), &config, &options);
             let outcome = update::change(call, &options, &mut make).await?;
             update::answer(call, outcome)
         }
@@ -145,8 +142,11 @@ fn is_plain(json: &Json<'_>) -> bool {
 }
 
 /// What was merged is read and defaulted like an object that a client sent whole.
-fn complete(call: &Call<'_>, object: Value) -> Result<Value, Box<Status>> {
+fn complete(call: &Call<'_>, mut object: Value) -> Result<Value, Box<Status>> {
     let kind = call.kind();
+    if call.served.custom.is_none() {
+        patch::convert_numbers(&mut object, kind.root_type());
+    }
     let decoded = kind
         .behaviour
         .decode(Json::from(object), kind.root_type())

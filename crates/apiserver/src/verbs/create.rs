@@ -28,6 +28,7 @@ pub(super) async fn run(call: &mut Call<'_>, body: Body) -> Answer {
     call.warnings.extend(read.warnings);
     call.emptied = read.emptied;
     let mut object = read.object;
+    wipe(&mut object);
     check_namespace(call, &mut object)?;
     call.kind().behaviour.default(&mut object);
     call.noted.object(&object);
@@ -115,10 +116,6 @@ pub(crate) async fn insert(
 
 /// What is done to a new object before it is judged, once.
 async fn admit(call: &mut Call<'_>, object: &mut Value, options: &WriteOptions) -> Result<(), Box<Status>> {
-    let version = object.ensure("metadata").text("resourceVersion").to_owned();
-    if !version.is_empty() && version != "0" {
-        return Err(Box::new(Status::bad_request("resourceVersion should not be set on objects to be created")));
-    }
     super::drop_doubled_owners(call, object);
     if !options.applied {
         ownership::update(call, options, None, object);
@@ -158,7 +155,7 @@ async fn insert_named(call: &mut Call<'_>, mut object: Value, options: &WriteOpt
 }
 
 /// Commits a new object with what has to be recorded beside it.
-async fn store(call: &Call<'_>, name: &str, object: Value, options: &WriteOptions) -> Result<Outcome, Box<Status>> {
+async fn store(call: &Call<'_>, name: &str, mut object: Value, options: &WriteOptions) -> Result<Outcome, Box<Status>> {
     if options.dry_run {
         quota::charge(call, &object, None, true).await?;
         let key = objects::key(call.served, call.namespace, name);
@@ -167,6 +164,11 @@ async fn store(call: &Call<'_>, name: &str, object: Value, options: &WriteOption
             Some(_) => Err(Box::new(Status::already_exists(&call.served.resource, name))),
             None => Ok(Outcome::DryRun(object)),
         };
+    }
+    let version = object["metadata"].remove("resourceVersion");
+    object["metadata"].remove("selfLink");
+    if call.name.is_none() && version.is_some_and(|version| names_a_version(&version)) {
+        return Err(Box::new(Status::bad_request("resourceVersion should not be set on objects to be created")));
     }
     let mut tries = 0;
     loop {
@@ -189,13 +191,23 @@ async fn store(call: &Call<'_>, name: &str, object: Value, options: &WriteOption
     }
 }
 
+/// Whether it is the version of some object. What can't be read as one is passed over, as by upstream's storage.
+fn names_a_version(version: &Value) -> bool {
+    version.as_str().and_then(|text| text.parse::<u64>().ok()).is_some_and(|number| number > 0)
+}
+
+/// What a client that posts an object has no say in. One that applies or puts a new object keeps what isn't set anew.
+fn wipe(object: &mut Value) {
+    let metadata = object.ensure("metadata");
+    for field in ["creationTimestamp", "uid", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+        metadata.remove(field);
+    }
+}
+
 /// What only the server decides: identity and time.
 fn stamp(call: &Call<'_>, object: &mut Value) {
     let now = call.server.clock.timestamp();
     let metadata = object.ensure("metadata");
-    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"] {
-        metadata.remove(field);
-    }
     metadata.set("uid", call.server.chance.uid());
     metadata.set("creationTimestamp", now);
 }
@@ -246,6 +258,42 @@ mod tests {
         server.done("POST", classes, class(json!({"a": "b"}))).await;
         let (_, message) = server.refused("PUT", &format!("{classes}/s"), class(json!({}))).await;
         assert!(message.contains("parameters: Invalid value: {}: field is immutable"), "{message}");
+    }
+
+    #[tokio::test]
+    async fn what_a_client_has_no_say_in_is_wiped_from_what_is_posted_only() {
+        let server = Server::start().await;
+        let maps = "/api/v1/namespaces/default/configmaps";
+        let map = |name: &str, version: &str| {
+            let time = "2001-01-01T00:00:00Z";
+            json!({"metadata": {"name": name, "deletionTimestamp": time, "resourceVersion": version, "uid": "u"}})
+        };
+        let (_, message) = server.refused("POST", maps, map("_", "5")).await;
+        assert!(message.contains("metadata.name"), "{message}");
+        let (_, message) = server.refused("POST", maps, map("a", "5")).await;
+        assert_eq!(message, "resourceVersion should not be set on objects to be created");
+        let tried = server.done("POST", &format!("{maps}?dryRun=All"), map("a", "5")).await;
+        assert_eq!(
+            (&tried["metadata"]["resourceVersion"], tried["metadata"].get("deletionTimestamp")),
+            (&json!("5"), None)
+        );
+        server.done("POST", maps, map("a", "unreadable")).await;
+
+        let leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
+        let put = server.done("PUT", &format!("{leases}/a"), map("a", "5")).await;
+        assert!(put["metadata"].get("deletionTimestamp").is_some() && put["metadata"]["uid"] != "u");
+        let (_, message) = server.refused("PUT", &format!("{leases}/b"), map("b", "x")).await;
+        assert_eq!(message, "strconv.ParseUint: parsing \"x\": invalid syntax");
+    }
+
+    #[tokio::test]
+    async fn a_list_that_is_given_empty_and_printed_as_null_is_owned() {
+        let server = Server::start().await;
+        let slice = json!({"metadata": {"name": "s"}, "addressType": "IPv4", "endpoints": []});
+        let made = server.done("POST", "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", slice).await;
+        assert_eq!(made["endpoints"], json!(null));
+        let owned = &made["metadata"]["managedFields"][0]["fieldsV1"];
+        assert_eq!(*owned, json!({"f:addressType": {}, "f:endpoints": {}}));
     }
 
     #[test]

@@ -141,7 +141,9 @@ fn patched(
         Patch::Strategic(patch) => {
             let changing = own.clone().filter(|(name, _)| !is_kept(name));
             let changing = changing.map(|(name, value)| (name.clone(), value.clone())).collect();
-            Json::from(patch.apply(Value::Object(changing), root).map_err(refused)?.value)
+            let mut merged = patch.apply(Value::Object(changing), root).map_err(refused)?.value;
+            patch::convert_numbers(&mut merged, root);
+            Json::from(merged)
         }
     };
     let shown = || shown(patch, old, root);

@@ -37,6 +37,7 @@ pub(super) async fn run(call: &mut Call<'_>, body: Body) -> Answer {
     let is_there = objects::find(&call.server.store.snapshot(), call.served, call.namespace, call.object_name());
     if let (Err(_), true) = (&is_there, may_create) {
         authorization::check_create(call)?;
+        check_readable_version(&object)?;
         return match create::insert(call, object, &options).await? {
             Outcome::Stored(object) => show(call, StatusCode::CREATED, &object),
             Outcome::DryRun(object) => show_value(call, StatusCode::CREATED, object),
@@ -197,14 +198,21 @@ fn check_version(call: &Call<'_>, new: &Value, old: &Value) -> Result<(), Box<St
         let resource = GroupKind::new(&*call.kind().group, &*call.kind().plural);
         return Err(Box::new(Status::invalid(&resource, name, &[error])));
     }
-    if given.parse::<u64>().is_err() {
-        let message = format!("strconv.ParseUint: parsing {}: invalid syntax", setpoint_api::quote::quote(given));
-        return Err(Box::new(Status::bad_request(message)));
-    }
+    check_readable_version(new)?;
     if given != old["metadata"].text("resourceVersion") {
         return Err(Box::new(objects::modified(call.served, name)));
     }
     Ok(())
+}
+
+/// A version that was given can be read as one.
+pub(super) fn check_readable_version(object: &Value) -> Result<(), Box<Status>> {
+    let given = object["metadata"].text("resourceVersion");
+    if given.is_empty() || given.parse::<u64>().is_ok() {
+        return Ok(());
+    }
+    let message = format!("strconv.ParseUint: parsing {}: invalid syntax", setpoint_api::quote::quote(given));
+    Err(Box::new(Status::bad_request(message)))
 }
 
 /// What Kubernetes calls a resource in its storage, where that differs: error messages quote it.

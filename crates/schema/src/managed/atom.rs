@@ -221,7 +221,7 @@ impl ListAtom<'_> {
 
     fn key_default(&self, key: &str) -> Option<Value> {
         let Form::Typed { ty, .. } = self.item else { return None };
-        ty.default_of(ty.field(key)?).filter(|default| !default.is_null()).map(Cow::into_owned)
+        ty.published_default(ty.field(key)?).filter(|default| !default.is_null()).map(Cow::into_owned)
     }
 }
 
@@ -259,22 +259,34 @@ mod tests {
     fn keys_that_are_left_out_have_their_defaults() {
         let ports = list("io.k8s.api.core.v1.ServiceSpec", "ports");
         assert_eq!(ports.element(&json!({"port": 1})).unwrap().to_string(), r#"[port=1,protocol="TCP"]"#);
-        assert_eq!(ports.element(&json!({})).unwrap().to_string(), r#"[protocol="TCP"]"#);
+        assert_eq!(ports.element(&json!({})).unwrap().to_string(), r#"[port=0,protocol="TCP"]"#);
+        let containers = list("io.k8s.api.core.v1.PodSpec", "containers");
+        assert_eq!(containers.element(&json!({"image": "i"})).unwrap().to_string(), r#"[name=""]"#);
+        let pull_secrets = list("io.k8s.api.core.v1.PodSpec", "imagePullSecrets");
+        assert_eq!(pull_secrets.element(&json!({})).unwrap().to_string(), r#"[name=""]"#);
+    }
+
+    #[test]
+    fn a_reference_may_have_fields_of_its_own_in_one_place_only() {
+        let spec = Form::of(type_named("io.k8s.api.core.v1.PersistentVolumeSpec").unwrap()).map().unwrap();
+        assert!(!spec.field("claimRef").unwrap().map().unwrap().atomic);
+        let event = Form::of(type_named("io.k8s.api.core.v1.Event").unwrap()).map().unwrap();
+        assert!(event.field("involvedObject").unwrap().map().unwrap().atomic);
     }
 
     #[test]
     fn items_that_cannot_be_told_apart_are_named() {
-        let containers = list("io.k8s.api.core.v1.PodSpec", "containers");
+        let secrets = list("io.k8s.api.core.v1.ServiceAccount", "secrets");
         for (item, expected) in [
             (json!(null), "associative list with keys may not have a null element"),
             (json!("x"), "associative list with keys may not have non-map elements"),
             (
-                json!({"image": "i"}),
+                json!({"kind": "i"}),
                 "associative list with keys has an element that omits all key fields [\"name\"] (and doesn't have \
                  default values for any key fields)",
             ),
         ] {
-            assert_eq!(containers.element(&item).unwrap_err(), expected);
+            assert_eq!(secrets.element(&item).unwrap_err(), expected);
         }
         let finalizers = list("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta", "finalizers");
         for (item, expected) in [

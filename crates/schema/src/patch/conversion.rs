@@ -3,6 +3,7 @@
 
 use serde_json::Value;
 
+use crate::base64;
 use crate::types::{Shape, TypeRef};
 
 /// The first value, in the order of declaration, that Go's conversion refuses, in its words. None if all fit, or if what doesn't has a
@@ -20,7 +21,9 @@ pub fn misfit(value: &Value, ty: TypeRef<'_>) -> Option<String> {
         (Shape::Struct(_), other) => Some(format!("cannot restore struct from: {}", kind(other))),
         (Shape::Map(_), other) => Some(format!("cannot restore map from {}", kind(other))),
         (Shape::List(_), other) => Some(format!("cannot restore slice from {}", kind(other))),
-        (Shape::Bytes, Value::String(_)) => None,
+        (Shape::Bytes, Value::String(text)) => {
+            base64::decode(text).err().map(|error| format!("error decoding from json: {error}"))
+        }
         (Shape::Bytes, other) => Some(format!("cannot restore slice from {}", kind(other))),
         (Shape::String, Value::String(_)) | (Shape::Bool, Value::Bool(_)) => None,
         (Shape::String, Value::Number(number)) if !number.is_f64() => cannot_convert("int64", ty),
@@ -49,6 +52,29 @@ pub fn misfit(value: &Value, ty: TypeRef<'_>) -> Option<String> {
             | Shape::SchemaOrStrings(_),
             _,
         ) => None,
+    }
+}
+
+/// Brings numbers into the form that the conversion leaves: a whole fraction is an integer, and one too large for its field loses its
+/// upper half, as in Go.
+pub fn convert_numbers(value: &mut Value, ty: TypeRef<'_>) {
+    match (ty.shape(), value) {
+        (Shape::Struct(_) | Shape::Map(_), Value::Object(fields)) => {
+            for (name, value) in fields {
+                if let Some(ty) = ty.child(name) {
+                    convert_numbers(value, ty);
+                }
+            }
+        }
+        (Shape::List(list), Value::Array(items)) => {
+            items.iter_mut().for_each(|item| convert_numbers(item, ty.to(list.item)));
+        }
+        (shape @ (Shape::Int32 | Shape::Int64), value @ Value::Number(_)) => {
+            let whole = value.as_f64().filter(|float| value.is_f64() && float.fract() == 0.0);
+            let Some(number) = value.as_i64().or(whole.map(|float| float as i64)) else { return };
+            *value = if matches!(shape, Shape::Int32) { (number as i32).into() } else { number.into() };
+        }
+        _ => {}
     }
 }
 
@@ -112,5 +138,13 @@ mod tests {
             let pod = json!({"spec": spec});
             assert_eq!(misfit(&pod, kind_type("v1", "Pod").unwrap()).as_deref(), expected, "{pod}");
         }
+    }
+
+    #[test]
+    fn numbers_are_cut_to_their_fields_as_in_go() {
+        let mut pod = json!({"spec": {"priority": 2_147_483_648_i64, "activeDeadlineSeconds": 5.0, "nodeName": "n"}});
+        convert_numbers(&mut pod, kind_type("v1", "Pod").unwrap());
+        let cut = json!({"priority": -2_147_483_648_i64, "activeDeadlineSeconds": 5, "nodeName": "n"});
+        assert_eq!(pod, json!({"spec": cut}));
     }
 }

@@ -139,7 +139,10 @@ fn validate_stored_versions(object: &Node<'_>, errs: &mut Errors) {
     }
     let versions: Vec<Node<'_>> = object.get("spec").items("versions").collect();
     let known: Vec<&str> = stored.clone().into_items().map(|version| version.as_str()).collect();
-    for version in versions.iter().filter(|version| version.bool("storage") && !known.contains(&version.str("name"))) {
+    // Each stored version answers for one version of the spec: the second of a name finds it taken.
+    let is_first = |at: usize| versions[..at].iter().all(|before| before.str("name") != versions[at].str("name"));
+    let answered = |at: usize| known.contains(&versions[at].str("name")) && is_first(at);
+    for (_, version) in versions.iter().enumerate().filter(|(at, version)| version.bool("storage") && !answered(*at)) {
         errs.invalid_here(&stored, format!("must have the storage version {}", version.str("name")));
     }
     for version in stored.clone().into_items() {

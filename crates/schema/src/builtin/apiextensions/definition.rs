@@ -214,7 +214,7 @@ fn validate_versions(at: &Node<'_>, versions: &[Node<'_>], shared: &Shared, errs
         let detail = "must have exactly one version marked as storage version";
         errs.invalid(at, shown_versions(at, shared), detail);
     }
-    if let Some(first) = versions.first().map(|version| version.get("name")) {
+    if let Some(first) = versions.first().map(|version| version.get("name")).filter(|name| !name.is_empty()) {
         validate_label(&first.at("spec.version"), first.as_str(), "", errs);
     }
 }

@@ -67,6 +67,9 @@ pub struct DaemonSet;
 
 impl Behaviour for DaemonSet {
     fn default(&self, object: &mut Value) {
+        // In this version the count is always shown: who writes an object without it writes that there was none.
+        let annotations = object.ensure("metadata").ensure("annotations");
+        annotations.default_to(TEMPLATE_GENERATION, "0");
         let spec = object.ensure("spec");
         workload::default_template(spec);
         spec.fill("revisionHistoryLimit", 10);

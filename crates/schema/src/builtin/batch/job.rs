@@ -56,12 +56,21 @@ impl Behaviour for Job {
 
     /// Needs the name and the uid: pods are found by them.
     fn prepare_create(&self, object: &mut Value, _context: &Context) {
+        // What the job shares is the set of labels that was given. If there is none, it gets those made for its pods only once
+        // they are stored.
+        let shares = object.find(&["spec", "template", "metadata", "labels"]).is_some();
         if !object["spec"].flag("manualSelector") {
             generate_selector(object);
         }
-        default_labels(object);
+        if shares {
+            default_labels(object);
+        }
         object.remove("status");
         job_spec::drop_disabled_fields(object.ensure("spec"), None);
+    }
+
+    fn canonicalize(&self, object: &mut Value) {
+        default_labels(object);
     }
 
     fn prepare_update(&self, new: &mut Value, old: &Value, _context: &Context) {
@@ -238,7 +247,7 @@ fn duration(object: &Value, now: i64) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::testing::{columns, create, create_fails, selected, update, update_fails};
+    use super::super::super::testing::{columns, create, create_fails, selected, try_create, update, update_fails};
     use super::*;
 
     const API: &str = "batch/v1";
@@ -254,7 +263,12 @@ mod tests {
         let all = json!({"app": "a", UID_LABEL: "u", NAME_LABEL: "j", OLD_UID_LABEL: "u", OLD_NAME_LABEL: "j"});
         assert_eq!(create(API, "jobs", body.clone())["metadata"]["labels"], all);
         body["metadata"].set("labels", json!({"app": "a"}));
-        assert_eq!(create(API, "jobs", body)["metadata"]["labels"], json!({"app": "a"}));
+        assert_eq!(create(API, "jobs", body.clone())["metadata"]["labels"], json!({"app": "a"}));
+        body["metadata"].set("name", "-");
+        body["metadata"].remove("labels");
+        assert!(try_create(API, "jobs", body.clone()).1.unwrap().contains("metadata.labels: "));
+        body["spec"]["template"].remove("metadata");
+        assert!(!try_create(API, "jobs", body).1.unwrap().contains("metadata.labels: "));
     }
 
     #[test]

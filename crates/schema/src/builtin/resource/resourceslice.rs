@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 use setpoint_api::labels::ValueRules;
 use setpoint_api::name;
+use setpoint_api::quote::quote;
 use setpoint_api::time::format_rfc3339;
 
 use super::super::core::pod::scheduling::validate_node_selector;
@@ -61,6 +62,14 @@ impl Behaviour for ResourceSlice {
     fn check_update(&self, _kind: &Kind, new: &Node<'_>, old: &Node<'_>, errs: &mut Errors) {
         metadata::validate_update(new, old, errs);
         validate_spec(&new.get("spec"), Some(&old.get("spec")), errs);
+    }
+
+    fn warnings(&self, new: &Node<'_>, _old: Option<&Node<'_>>) -> Vec<String> {
+        let driver = new.get("spec").str("driver").to_owned();
+        if driver == driver.to_lowercase() {
+            return Vec::new();
+        }
+        vec![format!("spec.driver: driver names should be lowercase; {} contains uppercase characters", quote(&driver))]
     }
 
     fn generation(&self) -> Generation {
@@ -175,7 +184,7 @@ fn validate_placement(spec: &Node<'_>, errs: &mut Errors) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::testing::{columns, create, create_fails, selected, update_fails};
+    use super::super::super::testing::{columns, create, create_fails, selected, update_fails, warnings};
     use super::*;
     use serde_json::json;
 
@@ -215,5 +224,12 @@ mod tests {
             slice("b.example.com", json!([])),
             "spec.driver: Invalid value: \"b.example.com\": field is immutable",
         );
+    }
+
+    #[test]
+    fn a_driver_with_capitals_is_warned_of() {
+        let slice = slice("None", json!([]));
+        let expected = r#"spec.driver: driver names should be lowercase; "None" contains uppercase characters"#;
+        assert_eq!(warnings(V1, "resourceslices", slice), [expected]);
     }
 }
