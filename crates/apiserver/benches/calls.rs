@@ -6,10 +6,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use http::{Method, Request};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use setpoint_apiserver::body::{Body, full};
+use setpoint_apiserver::tokens::Signer;
 use setpoint_apiserver::user::User;
 use setpoint_apiserver::{ApiServer, Chance, Clock, Local, Registry};
 use setpoint_store::{MemoryDisk, Options, Store};
@@ -33,13 +35,21 @@ fn main() {
             let server = Server::start().await;
             server.maps().await;
             server.pods().await;
+            server.askers().await;
         }
     });
 }
 
 struct Server {
     client: Local,
+    api: ApiServer,
     _stop: watch::Sender<bool>,
+}
+
+/// How somebody on the network shows who they are.
+enum Credentials {
+    Certificate(Arc<User>),
+    Token(String),
 }
 
 impl Server {
@@ -52,36 +62,41 @@ impl Server {
         let clock = Clock::starting_at(Duration::from_secs(1_700_000_000));
         let api = ApiServer::new(store, registry, clock, Chance::seeded(7), stopping);
         api.prepare(SocketAddr::from(([192, 168, 7, 7], 6443))).await.expect("what must always be there");
-        let user = User { name: "admin".into(), groups: vec!["system:masters".into()], ..User::default() };
-        let server = Server { client: api.acting_as(user), _stop: stop };
+        let key = rcgen::KeyPair::generate().expect("a key");
+        let public = rcgen::PublicKeyData::subject_public_key_info(&key);
+        api.sign_with(Signer::new(&key.serialize_der(), &public).expect("a key to sign with"));
+        let server = Server { client: api.acting_as(administrator()), api, _stop: stop };
         let account = json!({"metadata": {"name": "default"}});
         server.send("POST", "/api/v1/namespaces/default/serviceaccounts", &account).await;
         server
     }
 
-    async fn send(&self, method: &str, path: &str, body: &Value) -> usize {
-        let bytes = if body.is_null() { Vec::new() } else { serde_json::to_vec(body).expect("a document") };
-        let media = match method {
-            "PATCH" => "application/strategic-merge-patch+json",
-            _ => "application/json",
-        };
-        let mut request: Request<Body> = Request::new(full(bytes));
-        *request.method_mut() = Method::from_bytes(method.as_bytes()).expect("a method");
-        *request.uri_mut() = path.parse().expect("a path");
-        request.headers_mut().insert(http::header::CONTENT_TYPE, media.parse().expect("a media type"));
-        request.headers_mut().insert(http::header::USER_AGENT, "bench/1".parse().expect("a name"));
+    async fn send(&self, method: &str, path: &str, body: &Value) -> Bytes {
+        let request = request(method, path, body);
         let Ok(response) = self.client.clone().oneshot(request).await;
-        let code = response.status();
-        let body = response.into_body().collect().await.expect("a body").to_bytes();
-        assert!(code.is_success(), "{method} {path}: {}", String::from_utf8_lossy(&body));
-        body.len()
+        read(&format!("{method} {path}"), response).await
     }
 
+    /// Sends a request as it comes from the network.
+    async fn ask(&self, path: &str, credentials: &Credentials) {
+        let mut request = request("GET", path, &Value::Null);
+        match credentials {
+            Credentials::Certificate(user) => {
+                request.extensions_mut().insert(Arc::clone(user));
+            }
+            Credentials::Token(token) => {
+                let header = format!("Bearer {token}").parse().expect("a header");
+                request.headers_mut().insert(http::header::AUTHORIZATION, header);
+            }
+        }
+        let Ok(response) = self.api.clone().oneshot(request).await;
+        read(path, response).await;
+    }
     async fn measure(&self, what: &str, method: &str, call: impl Fn(usize) -> (String, Value)) {
         let calls: Vec<(String, Value)> = (0..OBJECTS).map(call).collect();
         let (begin, mut bytes) = (Instant::now(), 0);
         for (path, body) in &calls {
-            bytes += self.send(method, path, body).await;
+            bytes += self.send(method, path, body).await.len();
         }
         let each = begin.elapsed().as_secs_f64() * 1e6 / OBJECTS as f64;
         println!("{what}: {each:.1} us, {} bytes", bytes / OBJECTS);
@@ -97,6 +112,57 @@ impl Server {
         self.measure("patch it", "PATCH", |number| (format!("{MAPS}/map-{number}"), change.clone())).await;
         self.measure("read it", "GET", |number| (format!("{MAPS}/map-{number}"), Value::Null)).await;
         self.measure("delete it", "DELETE", |number| (format!("{MAPS}/map-{number}"), Value::Null)).await;
+    }
+
+    /// What it costs to know who asks and whether they may: a read by somebody with a token and a role, beside the same by somebody
+    /// whose certificate was looked at when the connection began and who may do everything.
+    async fn askers(&self) {
+        let map = format!("{MAPS}/asked-for");
+        let object = json!({"metadata": {"name": "asked-for"}, "data": {"key": "value"}});
+        self.send("POST", MAPS, &object).await;
+        self.api.prepare_roles().await.expect("the default roles");
+        let accounts = "/api/v1/namespaces/default/serviceaccounts";
+        self.bind("reader").await;
+        self.send("POST", accounts, &json!({"metadata": {"name": "reader"}})).await;
+        let answer = self.send("POST", &format!("{accounts}/reader/token"), &json!({"spec": {}})).await;
+        let answer: Value = serde_json::from_slice(&answer).expect("a token request");
+        let token = Credentials::Token(answer["status"]["token"].as_str().expect("a token").to_owned());
+        let certificate = Credentials::Certificate(Arc::new(administrator()));
+        let few = self.difference(&map, &token, &certificate).await;
+        for number in 0..1_000 {
+            self.bind(&format!("other-{number}")).await;
+        }
+        let many = self.difference(&map, &token, &certificate).await;
+        println!(
+            "authentication by a token, authorization by a role and a fair turn: {few:.2} us, {many:.2} us with 1,000 bindings more"
+        );
+    }
+
+    async fn bind(&self, account: &str) {
+        let binding = json!({
+            "metadata": {"name": account},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
+            "subjects": [{"kind": "ServiceAccount", "namespace": "default", "name": account}],
+        });
+        self.send("POST", "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings", &binding).await;
+    }
+
+    /// How much more a read costs by one than by the other, in microseconds: the middle of several rounds, each of both by turns.
+    async fn difference(&self, path: &str, more: &Credentials, less: &Credentials) -> f64 {
+        let mut differences = Vec::new();
+        for _ in 0..15 {
+            let mut times = [0.0; 2];
+            for (time, credentials) in times.iter_mut().zip([more, less]) {
+                let begin = Instant::now();
+                for _ in 0..OBJECTS {
+                    self.ask(path, credentials).await;
+                }
+                *time = begin.elapsed().as_secs_f64() * 1e6 / OBJECTS as f64;
+            }
+            differences.push(times[0] - times[1]);
+        }
+        differences.sort_by(f64::total_cmp);
+        differences[differences.len() / 2]
     }
 
     async fn pods(&self) {
@@ -120,6 +186,36 @@ impl Server {
         })
         .await;
     }
+}
+
+/// Somebody who may do everything.
+fn administrator() -> User {
+    User {
+        name: "admin".into(),
+        groups: vec!["system:masters".into(), "system:authenticated".into()],
+        ..User::default()
+    }
+}
+
+fn request(method: &str, path: &str, body: &Value) -> Request<Body> {
+    let bytes = if body.is_null() { Vec::new() } else { serde_json::to_vec(body).expect("a document") };
+    let media = match method {
+        "PATCH" => "application/strategic-merge-patch+json",
+        _ => "application/json",
+    };
+    let mut request: Request<Body> = Request::new(full(bytes));
+    *request.method_mut() = Method::from_bytes(method.as_bytes()).expect("a method");
+    *request.uri_mut() = path.parse().expect("a path");
+    request.headers_mut().insert(http::header::CONTENT_TYPE, media.parse().expect("a media type"));
+    request.headers_mut().insert(http::header::USER_AGENT, "bench/1".parse().expect("a name"));
+    request
+}
+
+async fn read(what: &str, response: http::Response<Body>) -> Bytes {
+    let code = response.status();
+    let body = response.into_body().collect().await.expect("a body").to_bytes();
+    assert!(code.is_success(), "{what}: {}", String::from_utf8_lossy(&body));
+    body
 }
 
 /// A pod as the controller of a Deployment makes it.

@@ -83,11 +83,11 @@ impl Access {
         let policies = self.current(store);
         let outcome: Outcome<'_> = policies.judge(user, asked);
         let reason = outcome.reason();
-        let said = [refused, reason].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>();
-        match outcome.is_allowed() {
-            true => (true, outcome.reason()),
-            false => (false, said.join("\n")),
+        if outcome.is_allowed() {
+            return (true, reason);
         }
+        let said = [refused, reason].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>();
+        (false, said.join("\n"))
     }
 
     /// The policies that fit what is stored now.

@@ -1,6 +1,5 @@
 //! The service: a request in, an answer out. Sockets and in-process clients call the same one.
 
-use std::borrow::Cow;
 use std::convert::Infallible;
 use std::future::Future;
 use std::net::SocketAddr;
@@ -328,7 +327,7 @@ impl Inner {
         registry: &Arc<Registry>,
         parts: &http::request::Parts,
         target: Target<'_>,
-        caller: &mut Caller<'_>,
+        caller: &mut Caller,
         body: Body,
     ) -> Response<Body> {
         match target {
@@ -345,35 +344,34 @@ impl Inner {
 
     /// Whose credentials came with a request: the holder of a client certificate of our CA or of a token of ours. Without
     /// any of these it is somebody unknown.
-    fn authenticated<'a>(&self, parts: &'a http::request::Parts) -> Result<Cow<'a, User>, Box<Status>> {
+    fn authenticated(&self, parts: &http::request::Parts) -> Result<Arc<User>, Box<Status>> {
         let (extensions, headers) = (&parts.extensions, &parts.headers);
         if extensions.get::<RefusedCertificate>().is_some() {
             return Err(Box::new(Status::unauthorized("Unauthorized")));
         }
-        match (User::of(extensions), tokens::bearer(headers)) {
-            (Some(user), _) if user.is_settled() => Ok(Cow::Borrowed(user)),
-            (Some(user), _) => Ok(Cow::Owned(user.clone().settled())),
-            (None, Some(token)) => match tokens::holder(self, token) {
-                Some(user) => Ok(Cow::Owned(user)),
-                None => Err(Box::new(Status::unauthorized("Unauthorized"))),
-            },
-            (None, None) => Ok(Cow::Owned(User::anonymous())),
+        match (extensions.get::<Arc<User>>(), tokens::bearer(headers)) {
+            (Some(user), _) if user.is_settled() => Ok(Arc::clone(user)),
+            (Some(user), _) => Ok(Arc::new(User::clone(user).settled())),
+            (None, Some(token)) => {
+                tokens::holder(self, token).ok_or_else(|| Box::new(Status::unauthorized("Unauthorized")))
+            }
+            (None, None) => Ok(Arc::new(User::anonymous())),
         }
     }
 
     /// Who asks: whose credentials they are, or someone for whom they may act.
-    fn caller<'a>(
+    fn caller(
         &self,
         parts: &http::request::Parts,
-        user: Cow<'a, User>,
+        user: Arc<User>,
         record: &mut Option<Record>,
-    ) -> Result<Caller<'a>, Box<Status>> {
+    ) -> Result<Caller, Box<Status>> {
         let internal = parts.extensions.get::<InProcess>().is_some() && !self.has_roles.load(Ordering::Relaxed);
         let noted = record.as_ref().map(Record::notes).unwrap_or_default();
         Ok(match authorization::impersonated(self, &user, &parts.headers)? {
             Some(other) => {
                 record.iter_mut().for_each(|record| record.acts_as(&other));
-                Caller { user: Cow::Owned(other), internal: false, noted }
+                Caller { user: Arc::new(other), internal: false, noted }
             }
             None => Caller { user, internal, noted },
         })
@@ -385,7 +383,7 @@ impl Inner {
         registry: &Arc<Registry>,
         parts: &http::request::Parts,
         segments: &[&str],
-        caller: &mut Caller<'_>,
+        caller: &mut Caller,
     ) -> Answer {
         let verb = parts.method.as_str().to_ascii_lowercase();
         let asked = Asked::of_path(&verb, parts.uri.path());
@@ -406,7 +404,7 @@ impl Inner {
     async fn place(
         &self,
         parts: &http::request::Parts,
-        caller: &Caller<'_>,
+        caller: &Caller,
         asked: &Asked<'_>,
         listed: usize,
     ) -> Result<Place, Box<Status>> {
@@ -417,7 +415,7 @@ impl Inner {
     }
 
     /// Whether somebody may do something, and if not, the refusal. The reason is noted either way.
-    fn check_access(&self, caller: &mut Caller<'_>, asked: &Asked<'_>) -> Result<(), Box<Status>> {
+    fn check_access(&self, caller: &mut Caller, asked: &Asked<'_>) -> Result<(), Box<Status>> {
         if !caller.noted.is_kept() {
             return self.access.check(&self.store, &caller.user, asked);
         }
@@ -436,7 +434,7 @@ impl Inner {
         registry: &Registry,
         parts: &http::request::Parts,
         path: ResourcePath<'_>,
-        caller: &mut Caller<'_>,
+        caller: &mut Caller,
         body: Body,
     ) -> Answer {
         let name = path.name.map(decoded).transpose()?;
@@ -496,7 +494,7 @@ impl Inner {
         parts: &http::request::Parts,
         path: &ResourcePath<'_>,
         query: Query<'_>,
-        caller: &mut Caller<'_>,
+        caller: &mut Caller,
         body: Body,
     ) -> Answer {
         if !is_addressed_rightly(&served.kind, path) {
@@ -539,8 +537,8 @@ impl Inner {
 }
 
 /// Who asks.
-struct Caller<'a> {
-    user: Cow<'a, User>,
+struct Caller {
+    user: Arc<User>,
     /// A part of this process, not somebody on the network.
     internal: bool,
     /// What the audit log is told.

@@ -65,10 +65,10 @@ fn judge(server: &Inner, token: &str, wanted: &[String]) -> Result<(Arc<Opened>,
 }
 
 /// Whose token this is, if it is a good one for this server.
-pub(crate) fn holder(server: &Inner, token: &str) -> Option<User> {
+pub(crate) fn holder(server: &Inner, token: &str) -> Option<Arc<User>> {
     match judge(server, token, &[ISSUER.to_owned()]) {
-        Ok((opened, _)) => Some(user(&opened.claims)),
-        Err(_) => bootstrap::holder(server, token).map(User::settled),
+        Ok((opened, _)) => Some(Arc::clone(opened.user.get_or_init(|| Arc::new(user(&opened.claims))))),
+        Err(_) => bootstrap::holder(server, token).map(|user| Arc::new(user.settled())),
     }
 }
 

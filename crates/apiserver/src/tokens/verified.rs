@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::mem;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use setpoint_api::Revision;
 
 use super::{Claims, Refused};
+use crate::user::User;
 
 /// Most tokens that are remembered: one for each pod of a cluster of some hundred nodes. Each is a few hundred bytes.
 const REMEMBERED_MAX: usize = 16_384;
@@ -30,6 +31,8 @@ struct Generations {
 /// The claims of a token, and what was found about them.
 pub(super) struct Opened {
     pub(super) claims: Claims,
+    /// Whose they are, for those who have asked.
+    pub(super) user: OnceLock<Arc<User>>,
     /// The versions of the objects that it is bound to in which they were found to be the right ones, and not being deleted.
     seen: Mutex<[Option<Revision>; Bound::COUNT]>,
 }
@@ -49,7 +52,7 @@ impl Bound {
 
 impl Opened {
     fn new(claims: Claims) -> Opened {
-        Opened { claims, seen: Mutex::default() }
+        Opened { claims, user: OnceLock::new(), seen: Mutex::default() }
     }
 
     /// Whether this version of an object was looked at before, and was right.

@@ -1,6 +1,7 @@
 //! A server and the load on it: HTTP/2 connections over TLS, one request in flight on each.
 
-use std::path::{Path, PathBuf};
+use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -55,10 +56,16 @@ async fn answer(connection: &mut Connection, request: Request<Full<Bytes>>) -> (
     (status, response.into_body().collect().await.expect("a body").to_bytes())
 }
 
-/// A server process with what is needed to call it as one of its users.
+/// A server process, and one of its users.
 pub struct Server {
     /// What is measured.
     pub process: Arc<Process>,
+    user: User,
+}
+
+/// What is needed to call a server as one of its users.
+pub struct User {
+    address: SocketAddr,
     connector: TlsConnector,
     token: Option<String>,
 }
@@ -76,35 +83,24 @@ impl Server {
 
     fn of(process: Process) -> Server {
         let connector = connector(&process.kubeconfig, true);
-        Server { process: Arc::new(process), connector, token: None }
+        let user = User { address: process.address, connector, token: None };
+        Server { process: Arc::new(process), user }
     }
 
     /// The same server as one who has a token sees it.
     pub fn with_token(&self, token: String) -> Server {
-        let connector = connector(&self.process.kubeconfig, false);
-        Server { process: Arc::clone(&self.process), connector, token: Some(token) }
+        let user = User::with_token(self.process.address, &self.process.kubeconfig, token);
+        Server { process: Arc::clone(&self.process), user }
     }
 
     /// A connection of its own.
     pub async fn connect(&self) -> Connection {
-        let socket = tokio::net::TcpStream::connect(self.process.address).await.expect("a connection");
-        socket.set_nodelay(true).expect("a socket");
-        let name = "localhost".try_into().expect("a name");
-        let stream = self.connector.connect(name, socket).await.expect("TLS");
-        let builder = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
-        let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.expect("HTTP/2");
-        tokio::spawn(connection);
-        sender
+        self.user.connect().await
     }
 
     /// What the server answers, be it a success or not.
     pub async fn call(&self, connection: &mut Connection, call: Call) -> (StatusCode, Bytes) {
-        let mut request = request(call);
-        if let Some(token) = &self.token {
-            let value = format!("Bearer {token}").parse().expect("a header");
-            request.headers_mut().insert(http::header::AUTHORIZATION, value);
-        }
-        answer(connection, request).await
+        self.user.call(connection, call).await
     }
 
     /// Runs `count` calls over so many connections and returns how long each took.
@@ -154,8 +150,37 @@ impl Server {
     }
 }
 
+impl User {
+    /// Who has a token. Whom to trust is in a kubeconfig.
+    pub fn with_token(address: SocketAddr, kubeconfig: &Path, token: String) -> User {
+        User { address, connector: connector(kubeconfig, false), token: Some(token) }
+    }
+
+    /// A connection of its own.
+    pub async fn connect(&self) -> Connection {
+        let socket = tokio::net::TcpStream::connect(self.address).await.expect("a connection");
+        socket.set_nodelay(true).expect("a socket");
+        let name = "localhost".try_into().expect("a name");
+        let stream = self.connector.connect(name, socket).await.expect("TLS");
+        let builder = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
+        let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.expect("HTTP/2");
+        tokio::spawn(connection);
+        sender
+    }
+
+    /// What the server answers, be it a success or not.
+    pub async fn call(&self, connection: &mut Connection, call: Call) -> (StatusCode, Bytes) {
+        let mut request = request(call);
+        if let Some(token) = &self.token {
+            let value = format!("Bearer {token}").parse().expect("a header");
+            request.headers_mut().insert(http::header::AUTHORIZATION, value);
+        }
+        answer(connection, request).await
+    }
+}
+
 /// TLS as an admin kubeconfig has it, with its client certificate or without.
-fn connector(kubeconfig: &PathBuf, is_admin: bool) -> TlsConnector {
+fn connector(kubeconfig: &Path, is_admin: bool) -> TlsConnector {
     let text = std::fs::read_to_string(kubeconfig).expect("a kubeconfig");
     let pem = |key: &str| {
         let line = text.lines().find_map(|line| line.trim().strip_prefix(key)).expect("a key of the kubeconfig");
