@@ -142,12 +142,26 @@ fn strip(value: &mut Value, aliases: &Aliases) {
         Value::Array(items) => items.iter_mut().for_each(|item| strip(item, aliases)),
         Value::String(text) if is_time(text) => *text = "<time>".to_owned(),
         Value::String(text) => {
-            if let Some(alias) = aliases.get(text) {
-                alias.clone_into(text);
+            if let Some(other) = aliased(text, aliases) {
+                *text = other;
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
+}
+
+/// A text in which each word that was handed out by chance is replaced by what stands for it; none if there is no such word.
+fn aliased(text: &str, aliases: &Aliases) -> Option<String> {
+    let ends_word = |letter: char| !letter.is_ascii_alphanumeric() && !matches!(letter, '-' | '.' | ':');
+    let word_of = |piece| str::trim_end_matches(piece, ends_word);
+    let pieces = || text.split_inclusive(ends_word);
+    pieces().any(|piece| aliases.contains_key(word_of(piece))).then(|| {
+        let replaced = pieces().map(|piece| {
+            let word = word_of(piece);
+            format!("{}{}", aliases.get(word).map_or(word, String::as_str), &piece[word.len()..])
+        });
+        replaced.collect()
+    })
 }
 
 fn is_time(text: &str) -> bool {
@@ -189,11 +203,20 @@ mod tests {
                 "spec": {"size": size, "nodePort": ip.len()}, "status": {"podIP": ip},
             })
         };
-        let slice = |name: &str, ip: &str| json!({"metadata": {"name": "web"}, "target": name, "address": ip});
+        let slice = |name: &str, ip: &str| json!({"metadata": {"name": "web"}, "target": name, "address": ip, "message": format!("pod default/{name} (at {ip}) is well")});
         same(
             &[pod("web-a", "10.0.0.1", 1), pod("web-b", "10.0.0.2", 2), slice("web-a", "10.0.0.1")],
             &[pod("web-y", "10.0.0.7", 1), pod("web-x", "10.0.10.8", 2), slice("web-x", "10.0.10.8")],
         );
+    }
+
+    #[test]
+    fn what_a_text_says_of_something_else_is_a_difference() {
+        let pod = |name: &str| json!({"metadata": {"name": name, "generateName": "web-"}});
+        let about = |name: &str| json!({"metadata": {"name": "web"}, "message": format!("pod {name} is well")});
+        let told = picture(&[pod("web-a"), about("web-a")]).difference(&picture(&[pod("web-a"), about("web-ab")]));
+        let line = "pods web: message is \"pod web-ab is well\" instead of \"pod web-* is well\"";
+        assert_eq!(told.as_deref(), Some(line));
     }
 
     #[test]
