@@ -57,7 +57,8 @@ async fn reconcile(
     let Some(firmware) = context.read(&firmwares, &key) else { return Ok(Action::done()) };
     let status = firmware.status.clone().unwrap_or_default();
     let planned = plan(&status, firmware.spec.quarantine_after, &fare(&vehicles.lister().snapshot(), &key));
-    if planned != status {
+    // Counts of nothing are told too: what is to be seen must not depend on what once was.
+    if firmware.status.as_ref() != Some(&planned) {
         let metadata = json!({
             "name": key.name(), "uid": firmware.metadata.uid, "resourceVersion": firmware.metadata.resource_version,
         });

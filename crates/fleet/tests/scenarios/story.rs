@@ -52,9 +52,12 @@ impl Scenario for Story {
     fn view(&self, mut object: Value) -> Option<Value> {
         if object["kind"] == "Vehicle" {
             object["metadata"].as_object_mut()?.remove("managedFields");
-            for pointer in ["/status/task/id", "/status/progress/taskId"] {
-                if let Some(id) = object.pointer_mut(pointer) {
-                    *id = Value::Null;
+            // Where one that has arrived came from tells how far it had got with an earlier wish when the last one reached it.
+            let has_arrived = object["status"]["phase"] == "UpToDate";
+            let passing = ["/status/task/id", "/status/progress/taskId"].into_iter();
+            for pointer in passing.chain(has_arrived.then_some("/status/task/fromVersion")) {
+                if let Some(value) = object.pointer_mut(pointer) {
+                    *value = Value::Null;
                 }
             }
             if let Some(conditions) = object.pointer_mut("/status/conditions").and_then(Value::as_array_mut) {
