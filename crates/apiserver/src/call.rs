@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::HeaderMap;
-use setpoint_api::{Status, fields, labels};
+use setpoint_api::{Status, fields};
 use setpoint_schema::behaviour;
 use setpoint_schema::{Context, Emptied, Kind};
 use setpoint_store::{CommitError, Committed, Selection, Transaction};
@@ -124,9 +124,8 @@ impl<'a> Call<'a> {
     /// The objects that a list or watch is about.
     pub(crate) fn selection(&self, options: &ListOptions) -> Result<Selection, Box<Status>> {
         let bad = |message: String| Box::new(Status::bad_request(message));
-        let labels = labels::Selector::parse(&options.label_selector).map_err(|error| bad(error.to_string()))?;
-        let fields = fields::Selector::parse(&options.field_selector).map_err(|error| bad(error.to_string()))?;
-        let fields = fields.transform(|name, value| self.selectable(name, value)).map_err(bad)?;
+        let labels = options.labels.clone();
+        let fields = options.fields.transform(|name, value| self.selectable(name, value)).map_err(bad)?;
         let fields = match self.name {
             Some(name) => match fields.exact_match("metadata.name") {
                 Some(other) if other != name => return Err(bad(mismatch(name, other))),

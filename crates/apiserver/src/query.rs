@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use setpoint_api::{FieldError, GroupKind, Path, Revision, Status};
+use setpoint_api::{FieldError, GroupKind, Path, Revision, Status, fields, labels};
 
 /// Longest name of a field manager.
 pub const FIELD_MANAGER_BYTES_MAX: usize = 128;
@@ -32,22 +32,22 @@ impl<'a> Query<'a> {
         self.0.iter().filter(|(key, _)| key == name).map(|(_, value)| value.to_string()).collect()
     }
 
-    /// A flag as Kubernetes reads it: absent, `false` and `0` are false, anything else is true.
+    /// A flag as Kubernetes reads it: absent, `false` in any case and `0` are false, anything else is true.
     pub fn flag(&self, name: &str) -> bool {
         self.maybe_flag(name).unwrap_or(false)
     }
 
     /// A flag that may be absent.
     pub fn maybe_flag(&self, name: &str) -> Option<bool> {
-        self.has(name).then(|| !matches!(self.get(name), "false" | "0"))
+        self.has(name).then(|| self.get(name) != "0" && !self.get(name).eq_ignore_ascii_case("false"))
     }
 
-    /// A whole number.
+    /// A whole number. One that is there and empty is none.
     pub fn number(&self, name: &str) -> Result<Option<i64>, Box<Status>> {
-        match self.get(name) {
-            "" => Ok(None),
-            text => parse_int(text).map(Some).map_err(|message| Box::new(Status::bad_request(message))),
+        if !self.has(name) {
+            return Ok(None);
         }
+        parse_int(self.get(name)).map(Some).map_err(|message| Box::new(Status::bad_request(message)))
     }
 }
 
@@ -184,10 +184,10 @@ pub enum Match {
 /// Options of lists and watches.
 #[derive(Clone, Debug)]
 pub struct ListOptions {
-    /// Label selector as text.
-    pub label_selector: String,
-    /// Field selector as text.
-    pub field_selector: String,
+    /// Which labels.
+    pub labels: labels::Selector,
+    /// Which fields, under the names that the client gave them.
+    pub fields: fields::Selector,
     /// Follow changes.
     pub watch: bool,
     /// Send bookmarks.
@@ -207,16 +207,19 @@ pub struct ListOptions {
 }
 
 impl ListOptions {
-    /// Reads and checks them.
+    /// Reads and checks them: what can't be read is told before what doesn't fit together.
     pub fn read(query: &Query<'_>, watch_path: bool) -> Result<ListOptions, Box<Status>> {
+        let bad = |message: String| Box::new(Status::bad_request(message));
         let watch = query.flag("watch") || watch_path;
         let send_initial_events = query.maybe_flag("sendInitialEvents");
-        let limit = query.number("limit")?;
         let timeout = query.number("timeoutSeconds")?;
+        let limit = query.number("limit")?;
+        let labels = labels::Selector::parse(query.get("labelSelector")).map_err(|error| bad(error.to_string()))?;
+        let fields = fields::Selector::parse(query.get("fieldSelector")).map_err(|error| bad(error.to_string()))?;
         let version_match = check_versions(query, watch, send_initial_events)?;
         Ok(ListOptions {
-            label_selector: query.get("labelSelector").to_owned(),
-            field_selector: query.get("fieldSelector").to_owned(),
+            labels,
+            fields,
             watch,
             bookmarks: query.flag("allowWatchBookmarks"),
             send_initial_events,
@@ -257,20 +260,14 @@ fn check_versions(query: &Query<'_>, watch: bool, send_initial_events: Option<bo
         refuse("ListOptions", errors)?;
         return Ok(if text == "NotOlderThan" { Match::NotOlderThan } else { Match::Unset });
     }
-    if send_initial_events.is_some() {
-        errors.push(FieldError::forbidden(&Path::root("sendInitialEvents"), "sendInitialEvents is forbidden for list"));
-    }
-    if text.is_empty() {
-        refuse("ListOptions", errors)?;
-        return Ok(Match::Unset);
-    }
-    if !has_version {
+    if !text.is_empty() && !has_version {
         errors.push(forbidden("resourceVersionMatch is forbidden unless resourceVersion is provided"));
     }
-    if !query.get("continue").is_empty() {
+    if !text.is_empty() && !query.get("continue").is_empty() {
         errors.push(forbidden("resourceVersionMatch is forbidden when continue is provided"));
     }
     let version_match = match text {
+        "" => Match::Unset,
         "Exact" => Match::Exact,
         "NotOlderThan" => Match::NotOlderThan,
         other => {
@@ -281,24 +278,69 @@ fn check_versions(query: &Query<'_>, watch: bool, send_initial_events: Option<bo
     if version_match == Match::Exact && query.get("resourceVersion") == "0" {
         errors.push(forbidden("resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\""));
     }
+    if send_initial_events.is_some() {
+        errors.push(FieldError::forbidden(&Path::root("sendInitialEvents"), "sendInitialEvents is forbidden for list"));
+    }
     refuse("ListOptions", errors)?;
     Ok(version_match)
 }
 
 fn check_watch_versions(query: &Query<'_>, text: &str, initial: Option<bool>, errors: &mut Vec<FieldError>) {
     let path = Path::root("resourceVersionMatch");
-    if initial.is_none() && !text.is_empty() {
-        let detail = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
-        errors.push(FieldError::forbidden(&path, detail));
-    }
     if initial.is_some() && text != "NotOlderThan" {
         let detail = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+        errors.push(FieldError::forbidden(&path, detail));
+    }
+    if initial.is_none() && !text.is_empty() {
+        let detail = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
         errors.push(FieldError::forbidden(&path, detail));
     }
     if !text.is_empty() && text != "NotOlderThan" {
         errors.push(FieldError::not_supported(&path, text, &["NotOlderThan"]));
     }
-    if !query.get("continue").is_empty() {
+    // A watch from any version is one with initial events, which Kubernetes fills in, with how the version is meant.
+    let from_any = initial.is_none() && matches!(query.get("resourceVersion"), "" | "0");
+    if (from_any || !text.is_empty()) && !query.get("continue").is_empty() {
         errors.push(FieldError::forbidden(&path, "resourceVersionMatch is forbidden when continue is provided"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list_fails(text: &str, expected: &str) {
+        let refused = ListOptions::read(&Query::parse(text), false).unwrap_err();
+        assert!(refused.message.contains(expected), "{text}: {}", refused.message);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_told_before_what_does_not_fit() {
+        let empty = "strconv.ParseInt: parsing \"\": invalid syntax";
+        list_fails("limit=&labelSelector=%3D", empty);
+        list_fails("limit=x&timeoutSeconds=", empty);
+        list_fails("labelSelector=a%2C&sendInitialEvents=true", "found '', expected: identifier after ','");
+        list_fails("fieldSelector=a&resourceVersionMatch=Exact", "invalid selector: 'a'");
+    }
+
+    #[test]
+    fn what_does_not_fit_is_told_in_order() {
+        list_fails(
+            "sendInitialEvents=false&resourceVersionMatch=Exact",
+            "[resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided, \
+             sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list]",
+        );
+        list_fails(
+            "watch=1&resourceVersionMatch=Exact&sendInitialEvents=1",
+            "[resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan, \
+             resourceVersionMatch: Unsupported value: \"Exact\": supported values: \"NotOlderThan\"]",
+        );
+    }
+
+    #[test]
+    fn flags_are_false_in_any_case() {
+        let query = Query::parse("a=False&b=0&c=&d=no");
+        let flags = ["a", "b", "c", "d", "e"].map(|name| query.maybe_flag(name));
+        assert_eq!(flags, [Some(false), Some(false), Some(true), Some(true), None]);
     }
 }

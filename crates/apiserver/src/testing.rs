@@ -51,8 +51,13 @@ impl Server {
 
     /// Sends a request as the administrator; an absent body is `null`.
     pub(crate) async fn send(&self, method: &str, path: &str, body: Value) -> (u16, Value) {
-        let bytes = if body.is_null() { Vec::new() } else { serde_json::to_vec(&body).unwrap() };
         let media = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+        self.send_as(media, method, path, body).await
+    }
+
+    /// Sends a request as the administrator, with a body of this media type.
+    pub(crate) async fn send_as(&self, media: &str, method: &str, path: &str, body: Value) -> (u16, Value) {
+        let bytes = if body.is_null() { Vec::new() } else { serde_json::to_vec(&body).unwrap() };
         let mut request = Request::new(full(bytes));
         *request.method_mut() = Method::from_bytes(method.as_bytes()).unwrap();
         *request.uri_mut() = path.parse().unwrap();

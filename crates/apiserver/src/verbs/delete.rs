@@ -14,7 +14,7 @@ use crate::audit::Noted;
 use crate::body::Body;
 use crate::call::Call;
 use crate::content::{self, Format};
-use crate::query::{ListOptions, check_dry_run, refuse};
+use crate::query::{ListOptions, Match, Query, check_dry_run, refuse};
 use crate::representation::Representation;
 use crate::{admission, definitions, objects};
 
@@ -41,6 +41,8 @@ pub(crate) struct DeleteOptions {
     uid: Option<String>,
     pub(super) resource_version: Option<String>,
     propagation: Propagation,
+    /// `orphanDependents` is false: the old way to say what becomes of dependents.
+    dependents_go: bool,
     pub(super) dry_run: bool,
 }
 
@@ -48,41 +50,40 @@ impl DeleteOptions {
     /// From the body if there is one, else from the query.
     async fn read(call: &Call<'_>, body: Body) -> Result<DeleteOptions, Box<Status>> {
         let bytes = content::read(body).await?;
-        let object = match bytes.is_empty() {
-            false => DeleteOptions::document(call, &bytes)?,
-            true => Value::Null,
-        };
-        DeleteOptions::of(call, &object)
+        match bytes.is_empty() {
+            false => DeleteOptions::of(&DeleteOptions::document(call, &bytes)?),
+            true => DeleteOptions::asked(&call.query),
+        }
     }
 
-    /// From a document, and from the query what it leaves out.
-    pub(super) fn of(call: &Call<'_>, object: &Value) -> Result<DeleteOptions, Box<Status>> {
-        let query = &call.query;
-        let text = |name: &str| match object.has(name) {
-            true => object.text(name).to_owned(),
-            false => query.get(name).to_owned(),
-        };
-        let orphan = match object.get("orphanDependents").and_then(Value::as_bool) {
-            Some(flag) => Some(flag),
-            None => query.maybe_flag("orphanDependents"),
-        };
-        let dry_run = match object.get("dryRun").and_then(Value::as_array) {
-            Some(values) => values.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
-            None => query.all("dryRun"),
-        };
-        let grace = match object.number("gracePeriodSeconds") {
-            Some(seconds) => Some(seconds),
-            None => query.number("gracePeriodSeconds")?,
-        };
-        let precondition =
-            |name: &str| object.find(&["preconditions", name]).and_then(Value::as_str).map(str::to_owned);
-        let policy = text("propagationPolicy");
-        let propagation = check(orphan, &policy, &dry_run)?;
+    /// From a document.
+    pub(super) fn of(object: &Value) -> Result<DeleteOptions, Box<Status>> {
+        let text = |path: &[&str]| object.find(path).and_then(Value::as_str);
+        let dry_run = object.get("dryRun").and_then(Value::as_array).into_iter().flatten();
+        let dry_run: Vec<String> = dry_run.filter_map(Value::as_str).map(str::to_owned).collect();
+        let orphan = object.get("orphanDependents").and_then(Value::as_bool);
         Ok(DeleteOptions {
-            grace_seconds: grace,
-            uid: precondition("uid"),
-            resource_version: precondition("resourceVersion"),
-            propagation,
+            grace_seconds: object.number("gracePeriodSeconds"),
+            uid: text(&["preconditions", "uid"]).map(str::to_owned),
+            resource_version: text(&["preconditions", "resourceVersion"]).map(str::to_owned),
+            propagation: check(orphan, text(&["propagationPolicy"]), &dry_run)?,
+            dependents_go: orphan == Some(false),
+            dry_run: !dry_run.is_empty(),
+        })
+    }
+
+    /// From the query of a request without a body.
+    fn asked(query: &Query<'_>) -> Result<DeleteOptions, Box<Status>> {
+        let grace_seconds = query.number("gracePeriodSeconds")?;
+        let orphan = query.maybe_flag("orphanDependents");
+        let policy = query.has("propagationPolicy").then(|| query.get("propagationPolicy"));
+        let dry_run = query.all("dryRun");
+        Ok(DeleteOptions {
+            grace_seconds,
+            uid: None,
+            resource_version: None,
+            propagation: check(orphan, policy, &dry_run)?,
+            dependents_go: orphan == Some(false),
             dry_run: !dry_run.is_empty(),
         })
     }
@@ -114,18 +115,18 @@ impl DeleteOptions {
     }
 }
 
-fn check(orphan: Option<bool>, policy: &str, dry_run: &[String]) -> Result<Propagation, Box<Status>> {
+fn check(orphan: Option<bool>, policy: Option<&str>, dry_run: &[String]) -> Result<Propagation, Box<Status>> {
     let path = Path::root("propagationPolicy");
     let mut errors = Vec::new();
-    if orphan.is_some() && !policy.is_empty() {
+    if let Some(policy) = policy.filter(|_| orphan.is_some()) {
         errors.push(FieldError::invalid(&path, policy, "orphanDependents and deletionPropagation cannot be both set"));
     }
     let propagation = match (policy, orphan) {
-        ("", None) => Propagation::Unset,
-        ("Orphan", _) | ("", Some(true)) => Propagation::Orphan,
-        ("Background", _) | ("", Some(false)) => Propagation::Background,
-        ("Foreground", _) => Propagation::Foreground,
-        _ => {
+        (None, None) => Propagation::Unset,
+        (Some("Orphan"), _) | (None, Some(true)) => Propagation::Orphan,
+        (Some("Background"), _) | (None, Some(false)) => Propagation::Background,
+        (Some("Foreground"), _) => Propagation::Foreground,
+        (Some(policy), _) => {
             let allowed = ["Foreground", "Background", "Orphan", "nil"];
             errors.push(FieldError::not_supported(&path, policy, &allowed));
             Propagation::Unset
@@ -139,19 +140,26 @@ fn check(orphan: Option<bool>, policy: &str, dry_run: &[String]) -> Result<Propa
 pub(super) async fn run(call: &mut Call<'_>, body: Body) -> Answer {
     let options = DeleteOptions::read(call, body).await?;
     call.noted.options(|| options.to_value());
-    let orphans_pods = &*call.kind().kind == "Job" && call.kind().behaviour.orphans_dependents();
-    if options.propagation == Propagation::Unset && orphans_pods {
-        call.warnings.push("child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning".to_owned());
-    }
+    warn_of_orphans(call, &options);
     let deleted = delete(call, call.object_name(), &options).await?;
+    // Who asks in the old way for dependents to go is told that the object waits for them.
+    let waits = if options.dependents_go { StatusCode::ACCEPTED } else { StatusCode::OK };
     match deleted {
-        Deleted::Waits(object) => show(call, StatusCode::OK, &object),
-        Deleted::WouldWait(object) => show_value(call, StatusCode::OK, object),
+        Deleted::Waits(object) => show(call, waits, &object),
+        Deleted::WouldWait(object) => show_value(call, waits, object),
         Deleted::Gone(object) if shows_what_is_gone(call.kind()) => show_value(call, StatusCode::OK, object),
         Deleted::Gone(object) => {
             let (name, uid) = (object["metadata"].text("name"), object["metadata"].text("uid"));
             Ok(answer::status(&Status::deleted(&call.served.resource, name, uid)))
         }
+    }
+}
+
+/// Jobs leave their pods behind when the request doesn't say what becomes of them, which people don't expect.
+fn warn_of_orphans(call: &mut Call<'_>, options: &DeleteOptions) {
+    let orphans_pods = &*call.kind().kind == "Job" && call.kind().behaviour.orphans_dependents();
+    if options.propagation == Propagation::Unset && orphans_pods {
+        call.warnings.push("child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning".to_owned());
     }
 }
 
@@ -226,6 +234,7 @@ pub(crate) async fn delete_plainly(call: &mut Call<'_>, name: &str) -> Result<()
         uid: None,
         resource_version: None,
         propagation: Propagation::Unset,
+        dependents_go: false,
         dry_run: false,
     };
     delete(call, name, &options).await.map(|_| ())
@@ -284,6 +293,10 @@ fn begin(call: &Call<'_>, object: &mut Value, options: &DeleteOptions) -> bool {
         definitions::mark_deleted(object, &call.server.clock.timestamp());
         return true;
     }
+    let is_filled = |object: &Value| object["spec"]["finalizers"].as_array().is_some_and(|all| !all.is_empty());
+    if is_namespace(kind) && object["metadata"].has("deletionTimestamp") && is_filled(object) {
+        return true;
+    }
     let grace = kind.behaviour.grace_seconds(object, options.grace_seconds).map(|seconds| seconds.max(0));
     let finalizers = finalizers(call, object, options.propagation);
     let held = !finalizers.is_empty();
@@ -293,8 +306,7 @@ fn begin(call: &Call<'_>, object: &mut Value, options: &DeleteOptions) -> bool {
         // Namespaces have no grace time: they end when their content has.
         object.ensure("metadata").remove("deletionGracePeriodSeconds");
         object.ensure("status").set("phase", "Terminating");
-        let content = object.find(&["spec", "finalizers"]).and_then(Value::as_array);
-        return held || content.is_some_and(|all| !all.is_empty());
+        return held || is_filled(object);
     }
     // Only kinds with a grace time show in their last state that it ran out; others go without ever being marked.
     if held || grace.is_some() {
@@ -355,10 +367,16 @@ fn finalizers(call: &Call<'_>, object: &Value, propagation: Propagation) -> Vec<
 
 /// DELETE of a collection: each of its objects.
 pub(super) async fn run_collection(call: &mut Call<'_>, body: Body) -> Answer {
-    let list_options = ListOptions::read(&call.query, false)?;
+    let representation = Representation::of(call.headers, &call.query, false)?;
+    let mut list_options = ListOptions::read(&call.query, false)?;
+    // What is deleted is listed by page, and pages are of exactly the version that was asked for.
+    if list_options.version_match == Match::Unset && list_options.revision().is_ok_and(|asked| asked.is_some()) {
+        list_options.version_match = Match::Exact;
+    }
+    call.selection(&list_options)?;
     let options = DeleteOptions::read(call, body).await?;
     call.noted.options(|| options.to_value());
-    let representation = Representation::of(call.headers, &call.query, false)?;
+    warn_of_orphans(call, &options);
     let found = list::find(call, &list_options).await?;
     for object in &found.items {
         let value = objects::value(object);
@@ -366,7 +384,7 @@ pub(super) async fn run_collection(call: &mut Call<'_>, body: Body) -> Answer {
         let mut one = Call {
             namespace: Some(namespace).filter(|n| !n.is_empty()),
             name: None,
-            query: crate::query::Query::default(),
+            query: Query::default(),
             warnings: Vec::new(),
             emptied: Vec::new(),
             audit_annotations: Vec::new(),
@@ -382,4 +400,56 @@ pub(super) async fn run_collection(call: &mut Call<'_>, body: Body) -> Answer {
         }
     }
     list::show(call, &found, representation)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use crate::testing::Server;
+
+    const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+    async fn server() -> Server {
+        let server = Server::start().await;
+        server.done("POST", MAPS, json!({"metadata": {"name": "a", "finalizers": ["example.com/x"]}})).await;
+        server
+    }
+
+    #[tokio::test]
+    async fn options_in_a_body_are_all_that_counts() {
+        let server = server().await;
+        let path = format!("{MAPS}/a?propagationPolicy=Orphan&gracePeriodSeconds=x&dryRun=All");
+        let deleted = server.done("DELETE", &path, json!({"apiVersion": "made-up/v7", "kind": "DeleteOptions"})).await;
+        assert_eq!(deleted["metadata"]["finalizers"], json!(["example.com/x"]));
+        assert!(
+            server.done("GET", &format!("{MAPS}/a"), Value::Null).await["metadata"]["deletionTimestamp"].is_string()
+        );
+    }
+
+    #[tokio::test]
+    async fn a_policy_that_is_there_and_empty_is_none() {
+        let server = server().await;
+        for (query, body) in [("?propagationPolicy=", Value::Null), ("", json!({"propagationPolicy": ""}))] {
+            let (code, message) = server.refused("DELETE", &format!("{MAPS}/a{query}"), body).await;
+            assert_eq!(code, 422);
+            assert!(message.contains("propagationPolicy: Unsupported value: \"\""), "{message}");
+        }
+    }
+
+    #[tokio::test]
+    async fn who_asks_in_the_old_way_is_told_that_the_object_waits() {
+        let server = server().await;
+        let (code, _) = server.send("DELETE", &format!("{MAPS}/a"), json!({"orphanDependents": false})).await;
+        assert_eq!(code, 202);
+    }
+
+    #[tokio::test]
+    async fn a_namespace_that_ends_is_not_changed_by_another_delete() {
+        let server = Server::start().await;
+        server.done("POST", "/api/v1/namespaces", json!({"metadata": {"name": "n"}})).await;
+        let first = server.done("DELETE", "/api/v1/namespaces/n", Value::Null).await;
+        let second = server.done("DELETE", "/api/v1/namespaces/n?propagationPolicy=Orphan", Value::Null).await;
+        assert_eq!(first, second);
+    }
 }

@@ -63,7 +63,7 @@ fn delete_options(call: &Call<'_>, eviction: &Value, options: &WriteOptions) -> 
         let errors = [FieldError::invalid(&field, true, detail)];
         return Err(Box::new(Status::invalid(&GroupKind::new("policy", "Eviction"), call.object_name(), &errors)));
     }
-    let mut parsed = DeleteOptions::of(call, given)?;
+    let mut parsed = DeleteOptions::of(given)?;
     parsed.dry_run |= options.dry_run;
     Ok(parsed)
 }
