@@ -20,8 +20,9 @@ use crate::{authorization, content, objects};
 pub(super) const MEDIA: &str = "application/apply-patch+yaml";
 
 pub(super) async fn run(call: &mut Call<'_>, body: Body) -> Answer {
+    super::check_form(call, false)?;
     let options = options(call)?;
-    let config = read(call, &content::read(body).await?, &options)?;
+    let mut config = read(call, &content::read(body).await?, &options)?;
     call.noted.object(&config);
     let live = objects::find(&call.server.store.snapshot(), call.served, call.namespace, call.object_name());
     match live {
@@ -29,6 +30,7 @@ pub(super) async fn run(call: &mut Call<'_>, body: Body) -> Answer {
         Err(_) => {
             authorization::check_create(call)?;
             check_no_uid(call, &config)?;
+            update::check_name(call, &mut config)?;
             let object = merged(call, None, &config, &options)?;
             update::check_readable_version(&object)?;
             match create::insert(call, object, &options).await? {
@@ -105,10 +107,9 @@ pub(super) fn read(call: &mut Call<'_>, bytes: &[u8], options: &WriteOptions) ->
         let (group, version) = (&version.group, &version.version);
         return Err(bad(format!("invalid object type: {group}/{version}, Kind={}", config.text("kind"))));
     }
-    if config["metadata"].text("name").is_empty() {
-        config.ensure("metadata").set("name", call.object_name());
+    if !config["metadata"].text("name").is_empty() {
+        update::check_name(call, &mut config)?;
     }
-    update::check_name(call, &mut config)?;
     // Checked only: a namespace that was not applied is not part of what is.
     create::check_same_namespace(call, &config)?;
     Ok(config)

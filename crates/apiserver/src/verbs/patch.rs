@@ -84,6 +84,7 @@ pub(super) async fn apply(
     if !known.contains(&&*media) || call.served.custom.is_some() && media == known[2] {
         return Err(unsupported(call));
     }
+    super::check_form(call, false)?;
     let mut options = WriteOptions::read(&call.query, "PatchOptions")?;
     options.check_not_forced()?;
     options.applied = ownership == Ownership::Told;
@@ -151,7 +152,10 @@ fn patched(
         let words = misfit(patch, old, root).unwrap_or_else(|| error.to_string());
         invalid_patch(&shown(), &words)
     };
-    check_still_of(kind, &document, &shown)?;
+    // A strategic patch is merged into an object of the kind's own type, whatever kind it says.
+    if !matches!(patch, Patch::Strategic(_)) {
+        check_still_of(kind, &document, &shown)?;
+    }
     let decoded = kind.behaviour.decode(document, root).map_err(invalid)?;
     let mut strict: Vec<Cow<'_, str>> = patch.complaints().iter().map(|text| Cow::Borrowed(text.as_str())).collect();
     strict.extend(decoded.strict.into_iter().map(Cow::Owned));
@@ -253,6 +257,9 @@ mod tests {
         let map = format!("{maps}/c");
         let changed = server.done("PATCH", &map, json!({"metadata": {"labels": {"l": "1"}}})).await;
         assert_eq!((&changed["data"], &changed["metadata"]["labels"]), (&json!({"a": "1"}), &json!({"l": "1"})));
+        let other = json!({"kind": "Secret", "apiVersion": "v9"});
+        let (code, same) = server.send_as("application/strategic-merge-patch+json", "PATCH", &map, other).await;
+        assert_eq!((code, &same["kind"], &same["apiVersion"]), (200, &json!("ConfigMap"), &json!("v1")));
         let (code, message) = server.refused("PATCH", &map, json!({"kind": "Secret"})).await;
         assert_eq!(code, 422);
         assert!(message.contains("illegal base64 data at input byte"), "{message}");
