@@ -18,7 +18,7 @@ pub(crate) use groups::{Group, groups};
 use crate::body::Body;
 use crate::query::Query;
 use crate::registry::Registry;
-use crate::representation::{Media, Representation};
+use crate::representation::{self, Media, Representation};
 use crate::server::{Inner, unknown_resource};
 use crate::{answer, health, metrics, node_metrics, openapi, openid, yaml_out};
 use aggregated::{Aggregated, Part};
@@ -103,7 +103,10 @@ fn aggregated_answer(headers: &HeaderMap, document: &Aggregated) -> Response<Bod
 /// A document in the form that the client asked for.
 fn document(parts: &http::request::Parts, value: &impl Serialize) -> Response<Body> {
     let query = Query::parse(parts.uri.query().unwrap_or(""));
-    match Representation::of(&negotiation::without_forms(&parts.headers), &query, false) {
+    let headers = negotiation::without_forms(&parts.headers);
+    let form =
+        representation::check_available(&headers, false).and_then(|()| Representation::of(&headers, &query, false));
+    match form {
         Err(status) => answer::status(&status),
         Ok(Representation { media: Media::Yaml, .. }) => {
             let value = serde_json::to_value(value).expect("a document is always encodable");

@@ -50,11 +50,35 @@ const TYPE_BYTES_MAX: usize = 512;
 
 const WATCH_MEDIA: [&str; 2] = ["application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"];
 
+/// Whether there is anything that a client reads of what a built-in kind is written in. Kubernetes asks this of all but custom kinds,
+/// before anything else: a collection may be followed, so it has the forms of watches too.
+pub fn check_available(headers: &HeaderMap, is_collection: bool) -> Result<(), Box<Status>> {
+    let accept = accepted(headers);
+    let known = |clause: &str| clause == "*/*" || ACCEPTED.contains(&clause);
+    if accept.trim().is_empty() || accept.split(',').any(|clause| known(Clause::parse(clause).media)) {
+        return Ok(());
+    }
+    Err(nothing_available(is_collection))
+}
+
+/// How a refusal is written: it is never a table.
+pub fn media_of_refusal(headers: &HeaderMap) -> Media {
+    let accept = accepted(headers);
+    let mut clauses: Vec<Clause<'_>> = accept.split(',').map(Clause::parse).collect();
+    clauses.sort_by(|a, b| b.quality.total_cmp(&a.quality));
+    let media = clauses.iter().filter(|clause| clause.shape.is_empty()).find_map(Clause::media);
+    media.unwrap_or(Media::Json)
+}
+
+/// All that `Accept` says.
+fn accepted(headers: &HeaderMap) -> String {
+    headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect::<Vec<_>>().join(",")
+}
+
 impl Representation {
     /// Reads it from the headers.
     pub fn of(headers: &HeaderMap, query: &Query<'_>, watch: bool) -> Result<Representation, Box<Status>> {
-        let accept =
-            headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect::<Vec<_>>().join(",");
+        let accept = accepted(headers);
         let pretty = wants_pretty(headers, query);
         let plain = Representation { form: Form::Object, media: Media::Json, pretty, version: "v1" };
         if accept.trim().is_empty() {
@@ -62,15 +86,8 @@ impl Representation {
         }
         let mut clauses: Vec<Clause<'_>> = accept.split(',').map(Clause::parse).collect();
         clauses.sort_by(|a, b| b.quality.total_cmp(&a.quality));
-        if !clauses.iter().any(|clause| clause.media == "*/*" || ACCEPTED.contains(&clause.media)) {
-            return Err(nothing_available(watch));
-        }
         for clause in &clauses {
-            let media = match clause.media {
-                "*/*" | "application/json" => Media::Json,
-                "application/yaml" => Media::Yaml,
-                _ => continue,
-            };
+            let Some(media) = clause.media() else { continue };
             if let Some((form, version)) = clause.form() {
                 if watch && media == Media::Yaml {
                     return Err(Box::new(Status::not_acceptable(&WATCH_MEDIA)));
@@ -82,9 +99,9 @@ impl Representation {
     }
 }
 
-fn nothing_available(watch: bool) -> Box<Status> {
+fn nothing_available(is_collection: bool) -> Box<Status> {
     let mut available = ACCEPTED.to_vec();
-    if watch {
+    if is_collection {
         available.extend(WATCH_MEDIA);
     }
     let mut status = Status::not_acceptable(&[]);
@@ -128,6 +145,14 @@ impl<'a> Clause<'a> {
             }
         }
         clause
+    }
+
+    fn media(&self) -> Option<Media> {
+        match self.media {
+            "*/*" | "application/json" => Some(Media::Json),
+            "application/yaml" => Some(Media::Yaml),
+            _ => None,
+        }
     }
 
     fn form(&self) -> Option<(Form, &'static str)> {
@@ -261,6 +286,20 @@ mod tests {
         assert!(write_partial(&stored, "v1", &mut out));
         let written: Value = serde_json::from_slice(&out["before ".len()..]).unwrap();
         assert_eq!(written, partial(&object, "v1"));
+    }
+
+    #[test]
+    fn refusals_are_written_as_the_client_reads_them() {
+        for (accept, media) in [
+            ("application/json;q=0.5,application/yaml", Media::Yaml),
+            ("application/yaml;as=Table;g=meta.k8s.io;v=v1", Media::Json),
+            ("application/yaml;as=Table;g=meta.k8s.io;v=v1,application/yaml", Media::Yaml),
+            ("text/html", Media::Json),
+            ("", Media::Json),
+        ] {
+            let headers = HeaderMap::from_iter([(ACCEPT, http::HeaderValue::from_static(accept))]);
+            assert_eq!(media_of_refusal(&headers), media, "{accept}");
+        }
     }
 
     #[test]

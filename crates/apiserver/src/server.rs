@@ -32,6 +32,7 @@ use crate::nearby::NearbyNodes;
 use crate::path::{self, ResourcePath, Target};
 use crate::query::Query;
 use crate::registry::{Kinds, Registry, Served};
+use crate::representation::{self, Media};
 use crate::tokens::Signer;
 use crate::user::{InProcess, RefusedCertificate, User};
 use crate::{compression, discovery, freshness, health, node_metrics, tokens, verbs};
@@ -547,9 +548,8 @@ struct Caller {
 
 /// A refusal in the format that the client reads.
 fn refusal(parts: &http::request::Parts, status: &Status) -> Response<Body> {
-    let accept = parts.headers.get(http::header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("");
     let mut response = answer::status(status);
-    if accept.trim() == "application/yaml" {
+    if representation::media_of_refusal(&parts.headers) == Media::Yaml {
         let value = serde_json::to_value(status).unwrap_or_default();
         *response.body_mut() = crate::body::full(crate::yaml_out::write(&value));
         let media = http::HeaderValue::from_static("application/yaml");

@@ -53,6 +53,10 @@ pub(crate) async fn run(call: &mut Call<'_>, method: &Method, body: Body) -> Ans
     if !call.kind().allows(verb) {
         return Err(not_allowed());
     }
+    // What a patch is written in is looked at before.
+    if verb != "patch" {
+        check_form(call, verb == "list")?;
+    }
     match verb {
         "get" => get::run(call),
         "list" => list::run(call).await,
@@ -63,6 +67,14 @@ pub(crate) async fn run(call: &mut Call<'_>, method: &Method, body: Body) -> Ans
         "deletecollection" => delete::run_collection(call, body).await,
         _ => Err(not_allowed()),
     }
+}
+
+/// An answer that the client can't read is refused before anything is done.
+fn check_form(call: &Call<'_>, is_collection: bool) -> Result<(), Box<Status>> {
+    if call.served.custom.is_none() {
+        representation::check_available(call.headers, is_collection)?;
+    }
+    Representation::of(call.headers, &call.query, false).map(drop)
 }
 
 /// Reviews and the like are only ever posted: they have no objects to name.

@@ -141,6 +141,8 @@ pub(crate) fn show(call: &Call<'_>, found: &Found, representation: Representatio
         }
         Form::PartialList => {
             let items: Vec<Value> = values().iter().map(|object| representation::partial(object, version)).collect();
+            // Kubernetes prints no metadata at all as null.
+            let items = if items.is_empty() { Value::Null } else { items.into() };
             json!({"kind": "PartialObjectMetadataList", "apiVersion": format!("meta.k8s.io/{version}"), "metadata": metadata(found), "items": items})
         }
         Form::Partial => {

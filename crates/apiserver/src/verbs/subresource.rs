@@ -10,7 +10,7 @@ use http::{Method, StatusCode};
 use setpoint_api::Status;
 use setpoint_schema::normal::normalize;
 
-use super::{custom, not_allowed, patch, show, update};
+use super::{check_form, custom, not_allowed, patch, show, update};
 use crate::answer::Answer;
 use crate::body::Body;
 use crate::call::Call;
@@ -38,6 +38,10 @@ pub(super) async fn run(call: &mut Call<'_>, name: &str, method: &Method, body: 
     };
     if !part.verbs.iter().any(|known| known == verb) {
         return Err(if is_custom { custom::not_supported(call, verb) } else { not_allowed() });
+    }
+    let is_stream = matches!(name, "log" | "exec" | "attach" | "portforward" | "proxy");
+    if !is_stream && verb != "patch" {
+        check_form(call, false)?;
     }
     match (name, verb) {
         ("scale", _) => scale::run(call, verb, body).await,
