@@ -16,7 +16,7 @@ use setpoint_api::metrics::Counter;
 use setpoint_api::{Revision, Status};
 use setpoint_store::{Object, Query, Store, WatchError, WatchEvent, WatchRequest, Watcher};
 use tokio::sync::watch;
-use tokio::time::{Instant, Sleep, sleep, sleep_until};
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::answer::{self, Answer};
 use crate::body::{Body, BoxError};
@@ -33,6 +33,9 @@ const TIMEOUT_SECONDS_MIN: u64 = 1800;
 
 /// How often a bookmark tells how far the stream is.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+
+/// A watch that has a bookmark to come gets one so long before its end, so that the next one begins where this one ended.
+const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 
 /// Room for what stands around an object in an event.
 const LINE_BYTES: usize = 64;
@@ -52,6 +55,7 @@ pub(super) fn run(call: &mut Call<'_>, options: &ListOptions) -> Answer {
     let served = call.served_shared();
     let writer = Writer { served, representation, include, clock: call.server.clock.clone(), headings: true };
     let start = Start::of(options)?;
+    let ends = Instant::now() + Duration::from_secs(timeout);
     let stream = Stream {
         store: call.server.store.clone(),
         request: WatchRequest {
@@ -63,8 +67,9 @@ pub(super) fn run(call: &mut Call<'_>, options: &ListOptions) -> Answer {
         writer,
         start: Some(start),
         present: None,
-        over: Box::pin(over(call.server.stopping.clone(), Instant::now() + Duration::from_secs(timeout))),
-        bookmark: options.bookmarks.then(|| Box::pin(sleep(BOOKMARK_EVERY))),
+        over: Box::pin(over(call.server.stopping.clone(), ends)),
+        ends,
+        bookmark: options.bookmarks.then(|| Box::pin(sleep_until(next_bookmark(Instant::now(), ends)))),
         watcher: None,
         replaced: call.server.kinds.follow(call.served).map(|following| Box::pin(replaced(following)) as Waiting),
         revoked: authorization::revoked(call).map(|revoked| Box::pin(revoked) as Waiting),
@@ -103,7 +108,9 @@ impl Start {
         Ok(match (options.send_initial_events, revision) {
             (Some(true), at_least) => Start::Present { at_least, marked: options.bookmarks },
             (Some(false), None) if options.resource_version.is_empty() => Start::Now,
-            (_, None) => Start::Present { at_least: None, marked: false },
+            // Without a word about initial events, a watch from any version has them all the same.
+            (None, None) => Start::Present { at_least: None, marked: options.bookmarks },
+            (Some(false), None) => Start::Present { at_least: None, marked: false },
             (_, Some(revision)) => Start::After(revision),
         })
     }
@@ -123,6 +130,8 @@ struct Stream {
     present: Option<Present>,
     /// The time is over, or the server goes down.
     over: Waiting,
+    /// When the time is over.
+    ends: Instant,
     /// The next bookmark is due.
     bookmark: Option<Pin<Box<Sleep>>>,
     watcher: Option<Watcher>,
@@ -198,7 +207,7 @@ impl Stream {
         }
         let Some(bookmark) = &mut self.bookmark else { return Poll::Pending };
         ready!(bookmark.as_mut().poll(context));
-        bookmark.as_mut().reset(Instant::now() + BOOKMARK_EVERY);
+        bookmark.as_mut().reset(next_bookmark(Instant::now(), self.ends));
         Poll::Ready(watcher.poll().map(News::Bookmark).map_err(End::Failed))
     }
 
@@ -273,6 +282,14 @@ impl Stream {
             self.writer.object("ADDED", as_stored, raw, || objects::value(&object), out);
         }
         self.present = Some(present);
+    }
+}
+
+fn next_bookmark(now: Instant, ends: Instant) -> Instant {
+    let regular = now + BOOKMARK_EVERY;
+    match ends.checked_sub(BOOKMARK_BEFORE_END).filter(|last| *last > now) {
+        Some(last) => regular.min(last),
+        None => regular,
     }
 }
 
@@ -426,5 +443,32 @@ mod tests {
         }
         let expected = (0..150).map(|i| format!("ADDED m{i:03}")).chain(["BOOKMARK ".into(), "ADDED m200".into()]);
         assert_eq!(seen, expected.collect::<Vec<_>>());
+    }
+
+    /// The kinds of events of a watch to its end.
+    async fn events(server: &Server, query: &str) -> Vec<String> {
+        let path = format!("/api/v1/namespaces/default/configmaps?watch=1&{query}");
+        let text = server.text(Request::get(path).body(full(Vec::new())).unwrap()).await;
+        let kind = |line: &str| {
+            let event: Value = serde_json::from_str(line).unwrap();
+            let ends =
+                event["object"]["metadata"]["annotations"].get(INITIAL_EVENTS_END).map_or("", |_| " of the beginning");
+            format!("{}{ends}", event["type"].as_str().unwrap())
+        };
+        text.lines().map(kind).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_bookmark_ends_what_was_there_and_another_comes_before_the_end() {
+        let server = Server::start().await;
+        let made =
+            server.done("POST", "/api/v1/namespaces/default/configmaps", json!({"metadata": {"name": "a"}})).await;
+        let from = made["metadata"]["resourceVersion"].as_str().unwrap();
+        let begun = ["ADDED", "BOOKMARK of the beginning"];
+        assert_eq!(events(&server, "allowWatchBookmarks=1&timeoutSeconds=2").await, begun);
+        assert_eq!(events(&server, "allowWatchBookmarks=1&timeoutSeconds=2&resourceVersion=0").await, begun);
+        assert_eq!(events(&server, "timeoutSeconds=5").await, ["ADDED"]);
+        let query = format!("allowWatchBookmarks=1&timeoutSeconds=65&resourceVersion={from}");
+        assert_eq!(events(&server, &query).await, ["BOOKMARK", "BOOKMARK"]);
     }
 }
