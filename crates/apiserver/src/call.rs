@@ -144,7 +144,9 @@ impl<'a> Call<'a> {
     fn selectable(&self, name: &str, value: &str) -> Result<(String, String), String> {
         let kind = self.kind();
         let own = kind.behaviour.selectable();
-        let metadata = name == "metadata.name" || name == "metadata.namespace" && kind.namespaced;
+        // Kinds without fields of their own take the namespace even where they have none.
+        let is_plain = own.is_empty() && self.served.custom.is_none();
+        let metadata = name == "metadata.name" || name == "metadata.namespace" && (kind.namespaced || is_plain);
         if metadata || own.iter().any(|field| field.name == name) {
             return Ok((self.served.stored_field(name), value.to_owned()));
         }
@@ -154,7 +156,7 @@ impl<'a> Call<'a> {
             ("resource.k8s.io", "ResourceSlice") => {
                 format!("field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: {name}")
             }
-            _ if own.is_empty() && self.served.custom.is_none() => {
+            _ if is_plain => {
                 format!("\"{name}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
             }
             _ => format!("field label not supported: {name}"),

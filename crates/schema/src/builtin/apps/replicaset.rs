@@ -15,7 +15,6 @@ use crate::errors::Errors;
 use crate::kind::Kind;
 use crate::metadata;
 use crate::node::Node;
-use crate::selectable::Selectable;
 
 const SPEC: &str = "io.k8s.api.apps.v1.ReplicaSetSpec";
 const STATUS: &str = "io.k8s.api.apps.v1.ReplicaSetStatus";
@@ -42,9 +41,6 @@ const COLUMNS: &[Column<'static>] = &[
     workload::IMAGES,
     workload::SELECTOR.about_field(SPEC, "selector"),
 ];
-
-static SELECTABLE: [Selectable; 1] =
-    [Selectable::new("status.replicas", |object| cells::number(object, &["status", "replicas"]).to_string())];
 
 /// The decisions of ReplicaSet.
 #[derive(Debug)]
@@ -97,10 +93,6 @@ impl Behaviour for ReplicaSet {
         if subresource == "status" { &["spec"] } else { &["status"] }
     }
 
-    fn selectable(&self) -> &[Selectable] {
-        &SELECTABLE
-    }
-
     fn columns(&self) -> Cow<'_, [Column<'_>]> {
         COLUMNS.into()
     }
@@ -126,20 +118,7 @@ fn validate_spec(spec: &Node<'_>, old_template: Option<&Node<'_>>, errs: &mut Er
 mod tests {
     use serde_json::json;
 
-    use super::super::super::testing::{create, create_fails, selected};
-
-    #[test]
-    fn a_set_can_be_found_by_its_size() {
-        let template = json!({
-            "metadata": {"labels": {"app": "a"}},
-            "spec": {"containers": [{"name": "c", "image": "nginx"}], "restartPolicy": "Always"},
-        });
-        let body = json!({"metadata": {"name": "r"}, "spec": {"selector": {"matchLabels": {"app": "a"}}, "template": template}});
-        let mut object = create("apps/v1", "replicasets", body);
-        assert_eq!(selected("apps/v1", "replicasets", &object, "status.replicas"), "0");
-        object["status"]["replicas"] = json!(3);
-        assert_eq!(selected("apps/v1", "replicasets", &object, "status.replicas"), "3");
-    }
+    use super::super::super::testing::create_fails;
 
     #[test]
     fn a_selector_that_can_not_be_understood_says_so_once_more() {

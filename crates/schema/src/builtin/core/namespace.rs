@@ -28,10 +28,7 @@ const COLUMNS: &[Column<'static>] = &[
     Column::AGE,
 ];
 
-static SELECTABLE: [Selectable; 2] = [
-    Selectable::new("status.phase", phase),
-    Selectable::new("name", |object| object["metadata"].text("name").to_owned()),
-];
+static SELECTABLE: [Selectable; 1] = [Selectable::new("status.phase", phase)];
 
 /// The decisions of Namespace.
 #[derive(Debug)]
