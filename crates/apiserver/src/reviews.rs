@@ -1,5 +1,7 @@
 //! Kinds that are asked, not stored: reviews of who someone is and what they may do.
 
+mod selectors;
+
 use http::StatusCode;
 use serde_json::{Value, json};
 use setpoint_api::{GroupKind, Status};
@@ -90,10 +92,11 @@ fn verdict(call: &Call<'_>, user: &User, spec: &Value) -> Value {
         }
     };
     let (allowed, reason) = call.server.access.judge(&call.server.store, user, &asked);
-    match reason.is_empty() {
-        true => json!({"allowed": allowed}),
-        false => json!({"allowed": allowed, "reason": reason}),
-    }
+    let ignored = selectors::ignored(&spec["resourceAttributes"]);
+    let mut verdict = json!({"allowed": allowed});
+    verdict.set_or_remove("reason", (!reason.is_empty()).then(|| reason.into()));
+    verdict.set_or_remove("evaluationError", (!ignored.is_empty()).then(|| ignored.into()));
+    verdict
 }
 
 /// The node that the field selector of a review asks for.
