@@ -71,6 +71,11 @@ pub trait Behaviour: Send + Sync + std::fmt::Debug {
         decode::decode(document, root)
     }
 
+    /// Reads what an apply made of an object. Nulls that were applied are still there, where a body would lose them.
+    fn decode_merged(&self, document: Json<'_>, root: TypeRef<'_>) -> Result<Decoded, DecodeError> {
+        self.decode(document, root)
+    }
+
     /// Fills in what the user left out. Also runs on objects read from storage, so it must not depend on when it runs.
     fn default(&self, _object: &mut Value) {}
 

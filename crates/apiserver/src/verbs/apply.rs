@@ -150,7 +150,7 @@ fn complete(call: &Call<'_>, mut object: Value) -> Result<Value, Box<Status>> {
     }
     let decoded = kind
         .behaviour
-        .decode(Json::from(object), kind.root_type())
+        .decode_merged(Json::from(object), kind.root_type())
         .map_err(|error| Box::new(Status::bad_request(error.to_string())))?;
     let mut object = decoded.value;
     object.set("apiVersion", kind.api_version());

@@ -93,7 +93,13 @@ fn fit(object: &mut Value, root: Place<'_>) {
 }
 
 impl Behaviour for Custom {
-    fn decode(&self, document: Json<'_>, _root: TypeRef<'_>) -> Result<Decoded, DecodeError> {
+    fn decode(&self, document: Json<'_>, root: TypeRef<'_>) -> Result<Decoded, DecodeError> {
+        let mut decoded = self.decode_merged(document, root)?;
+        pruning::drop_nulls(&mut decoded.value, Some(self.place()));
+        Ok(decoded)
+    }
+
+    fn decode_merged(&self, document: Json<'_>, _root: TypeRef<'_>) -> Result<Decoded, DecodeError> {
         let Decoded { mut value, mut strict, emptied } = decode_untyped(document)?;
         let root = self.place();
         let mut unknown = Vec::new();
@@ -101,7 +107,6 @@ impl Behaviour for Custom {
             unknown = embedded::read_metadata(object, "metadata.")?;
         }
         unknown.extend(pruning::prune(&mut value, root));
-        pruning::drop_nulls(&mut value, Some(root));
         unknown.extend(embedded::coerce(&mut value, root).map_err(|error| DecodeError::Value(error.to_string()))?);
         strict.extend(unknown.into_iter().map(|path| format!("unknown field {}", quote(&path))));
         Ok(Decoded { value, strict, emptied })

@@ -13,6 +13,9 @@ use super::part::Part;
 use super::rules::{Combinations, Nested, Numbers, Rules, Texts};
 use super::tree::JsonType;
 
+/// The largest number that JSON can write with a fraction and that still counts as whole, as upstream.
+const WHOLE_FLOAT_MAX: f64 = 9_007_199_254_740_991.0;
+
 /// What is wrong with a value under a schema. Paths in messages start at the value, those of fields at `field`.
 pub(super) fn check(value: &Value, part: Part<'_>, before: Option<Correlation<'_>>, field: &str) -> Vec<FieldError> {
     let mut checker = Checker { path: String::new() };
@@ -153,7 +156,8 @@ impl Checker {
 
     fn ty(&self, value: &Value, ty: JsonType, format: Option<&str>) -> Outcome {
         let (found, found_format) = found_type(value);
-        let whole_float = value.is_f64() && value.as_f64().is_some_and(|number| number.fract() == 0.0);
+        let is_whole = |number: f64| number.fract() == 0.0 && number.abs() <= WHOLE_FLOAT_MAX;
+        let whole_float = value.is_f64() && value.as_f64().is_some_and(is_whole);
         let fits = match ty {
             JsonType::Any => false,
             JsonType::IntOrString => found == "integer" || found == "string" || whole_float,

@@ -54,6 +54,15 @@ fn unknown_fields_go_and_are_named() {
 }
 
 #[test]
+fn nulls_that_were_applied_are_values() {
+    let kind = widget(json!({"type": "object", "properties": {"a": {"type": "string"}}}));
+    let document = || parse(br#"{"spec":{"a":null}}"#).unwrap();
+    let posted = kind.behaviour.decode(document(), kind.root_type()).unwrap().value;
+    let applied = kind.behaviour.decode_merged(document(), kind.root_type()).unwrap().value;
+    assert_eq!((&posted["spec"], &applied["spec"]), (&json!({}), &json!({"a": null})));
+}
+
+#[test]
 fn defaults_are_filled_in_and_nulls_go_where_they_are_no_value() {
     let kind = widget(json!({"type": "object", "default": {}, "properties": {
         "a": {"type": "string", "default": "x"},
@@ -147,6 +156,7 @@ fn types_are_checked() {
         ("string", json!("a"), json!(1), "integer"),
         ("integer", json!(1), json!("a"), "string"),
         ("integer", json!(-5), json!(1.5), "number"),
+        ("integer", json!(9007199254740991.0), json!(9223372036854775808_u64), "number"),
         ("number", json!(1), json!(true), "boolean"),
         ("boolean", json!(true), json!({}), "object"),
         ("object", json!({}), json!([]), "array"),
