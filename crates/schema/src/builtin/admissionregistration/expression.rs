@@ -41,9 +41,14 @@ impl Scope {
             scope.environment.declare("params", Type::Dyn);
         }
         if has_variables {
-            scope.environment.declare("variables", Type::object("kubernetes.variables", []));
+            scope.declare_variables();
         }
         scope
+    }
+
+    /// With `variables`, of which there are none yet.
+    pub(super) fn declare_variables(&mut self) {
+        self.environment.declare("variables", Type::object("kubernetes.variables", []));
     }
 
     /// Says more of a variable's type.

@@ -65,7 +65,11 @@ impl Behaviour for MutatingAdmissionPolicy {
 }
 
 fn validate_spec(spec: &Node<'_>, conditions_unchanged: bool, errs: &mut Errors) {
-    let scope = validate_policy(spec, conditions_unchanged, validate_mutable_operations, errs);
+    let mut scope = validate_policy(spec, conditions_unchanged, validate_mutable_operations, errs);
+    // Mutations know variables even where there are none, as upstream.
+    if spec.count("variables") == 0 {
+        scope.declare_variables();
+    }
     if spec.count("mutations") == 0 {
         errs.required(&spec.get("mutations"), "mutations must contain at least one item");
     }
@@ -112,5 +116,28 @@ fn validate_patch(patch: &Node<'_>, wanted: Type, missing: &str, scope: &Scope, 
         errs.required(&text, "");
     } else {
         expression::check(&text, trimmed, &scope.with_patch_types(), &[wanted], errs);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::super::testing::create_fails;
+
+    #[test]
+    fn mutations_know_variables_even_where_there_are_none() {
+        let rule =
+            json!({"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["CREATE"]});
+        let mutation = json!({"patchType": "JSONPatch", "jsonPatch": {"expression": "variables.n"}});
+        create_fails(
+            "admissionregistration.k8s.io/v1",
+            "mutatingadmissionpolicies",
+            json!({"metadata": {"name": "p"}, "spec": {
+                "matchConstraints": {"resourceRules": [rule]}, "mutations": [mutation], "reinvocationPolicy": "Never",
+            }}),
+            "spec.mutations[0].jsonPatch.expression: Invalid value: \"variables.n\": compilation failed: ERROR: \
+             <input>:1:10: undefined field 'n'\n | variables.n\n | .........^",
+        );
     }
 }
