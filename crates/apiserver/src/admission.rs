@@ -38,7 +38,7 @@ use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
 
 use serde_json::Value;
-use setpoint_api::{GroupResource, Status};
+use setpoint_api::{FieldError, GroupResource, Status};
 use setpoint_schema::Edit;
 use setpoint_schema::builtin::autoscaling::scale;
 use setpoint_store::{Object, Query, Selection};
@@ -50,7 +50,6 @@ pub use self::plugin::{Plugin, UnknownPlugin};
 use self::reinvocation::Reinvocation;
 use self::request::{Operation, Request};
 
-use crate::authorization::{self, escalation};
 use crate::call::Call;
 use crate::objects;
 use crate::query::WriteOptions;
@@ -134,6 +133,15 @@ fn protect(call: &Call<'_>, object: &mut Value, finalizer: &str) {
     }
 }
 
+/// What is wrong with a new object that its kind alone can't tell. It is told before all else that is wrong with it.
+pub(crate) fn errors_of_surroundings(call: &Call<'_>, object: &Value) -> Option<FieldError> {
+    match resource(call) {
+        ("resource.k8s.io", "resourceclaims") => admin_access::check(call, &object["spec"]),
+        ("resource.k8s.io", "resourceclaimtemplates") => admin_access::check(call, &object["spec"]["spec"]),
+        _ => None,
+    }
+}
+
 /// After a creation was found valid.
 pub(crate) async fn check_create(
     call: &mut Call<'_>,
@@ -153,9 +161,6 @@ pub(crate) async fn check_create(
         ("", "services") => external_ips::check(call, object, None),
         ("scheduling.k8s.io", "priorityclasses") => priority::check_class(call, object, None),
         ("certificates.k8s.io", "certificatesigningrequests") => certificate::check(call, object),
-        ("resource.k8s.io", "resourceclaims") => admin_access::check(call, object, &object["spec"]),
-        ("resource.k8s.io", "resourceclaimtemplates") => admin_access::check(call, object, &object["spec"]["spec"]),
-        (authorization::GROUP, _) => escalation::check(call, object),
         _ => Ok(()),
     }?;
     owner_references::check(call, object, None)?;
@@ -245,7 +250,6 @@ pub(crate) async fn check_update(
         }
         (("resource.k8s.io", "resourceclaims"), Some("status")) => admin_access::check_granted(call, new, old),
         (("scheduling.k8s.io", "priorityclasses"), None) => priority::check_class(call, new, Some(old)),
-        ((authorization::GROUP, _), None) => escalation::check(call, new),
         _ => Ok(()),
     }?;
     owner_references::check(call, new, Some(old))?;

@@ -10,14 +10,14 @@ use crate::call::Call;
 
 const LABEL: &str = "resource.kubernetes.io/admin-access";
 
-/// Refuses a claim, or a template of some, that asks for it elsewhere.
-pub(super) fn check(call: &Call<'_>, object: &Value, spec: &Value) -> Result<(), Box<Status>> {
+/// What is wrong with a claim, or a template of some, that asks for it elsewhere.
+pub(super) fn check(call: &Call<'_>, spec: &Value) -> Option<FieldError> {
     let asks = |request: &Value| request["exactly"].flag("adminAccess");
-    let Some(index) = items(&spec["devices"], "requests").position(asks) else { return Ok(()) };
+    let index = items(&spec["devices"], "requests").position(asks)?;
     let spec = Path::root("spec");
     let devices = spec.child("devices");
     let requests = devices.child("requests");
-    check_marked(call, object, &requests.index(index).child("adminAccess"))
+    unmarked(call, &requests.index(index).child("adminAccess"))
 }
 
 /// Refuses a status that grants it elsewhere.
@@ -31,16 +31,16 @@ pub(super) fn check_granted(call: &Call<'_>, new: &Value, old: &Value) -> Result
     let allocation = status.child("allocation");
     let devices = allocation.child("devices");
     let results = devices.child("results");
-    check_marked(call, new, &results.index(index).child("adminAccess"))
+    let Some(error) = unmarked(call, &results.index(index).child("adminAccess")) else { return Ok(()) };
+    let name = new["metadata"].text("name");
+    Err(Box::new(Status::invalid(&call.kind().group_kind(), name, &[error])))
 }
 
-fn check_marked(call: &Call<'_>, object: &Value, path: &Path<'_>) -> Result<(), Box<Status>> {
+fn unmarked(call: &Call<'_>, path: &Path<'_>) -> Option<FieldError> {
     let namespace = find(call, "", "namespaces", None, call.namespace.unwrap_or_default()).unwrap_or_default();
     if namespace["metadata"]["labels"].text(LABEL) == "true" {
-        return Ok(());
+        return None;
     }
     let why = format!("admin access to devices requires the `{LABEL}: true` label on the containing namespace");
-    let error = FieldError::forbidden(path, &*why);
-    let name = object["metadata"].text("name");
-    Err(Box::new(Status::invalid(&call.kind().group_kind(), name, &[error])))
+    Some(FieldError::forbidden(path, &*why))
 }

@@ -513,6 +513,8 @@ async fn escalate_and_bind_are_rights_of_their_own() {
     assert_eq!(code(&server, "ann", "POST", BINDINGS, bind("named")).await, 201);
     let role = |name: &str| json!({"metadata": {"name": name}, "rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]});
     assert_eq!(code(&server, "ann", "POST", ROLES, role("all")).await, 403);
+    // What is wrong with it is not told to who may not give it.
+    assert_eq!(code(&server, "ann", "POST", ROLES, role("no/name")).await, 403);
     let more = rule(json!(["roles"]), json!(["escalate"]), Value::Null);
     server.done("POST", ROLES, json!({"metadata": {"name": "escalates"}, "rules": [more]})).await;
     server.done("POST", BINDINGS, bind("escalates")).await;

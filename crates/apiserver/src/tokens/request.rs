@@ -128,6 +128,9 @@ fn bind(call: &Call<'_>, reference: &Value, claims: &mut Claims) -> Result<(), B
     }
     let (kind, name) = (reference.text("kind"), reference.text("name"));
     let version: GroupVersion = reference.text("apiVersion").parse().unwrap_or_else(|_| GroupVersion::new("", ""));
+    if name.is_empty() && matches!((&*version.group, kind), ("", "Pod" | "Node" | "Secret")) {
+        return Err(Box::new(Status::bad_request("Name parameter required.")));
+    }
     let namespace = call.namespace;
     let subject = &mut claims.kubernetes;
     let bound = match (&*version.group, kind) {

@@ -147,6 +147,7 @@ async fn bad_requests_say_what_is_wrong() {
             404,
             "pods \"p\" not found",
         ),
+        (json!({"spec": {"boundObjectRef": {"apiVersion": "v1", "kind": "Secret"}}}), 400, "Name parameter required."),
     ] {
         assert_eq!(server.refused("POST", &path, body).await, (code, message.to_owned()));
     }

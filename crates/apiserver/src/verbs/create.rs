@@ -11,6 +11,7 @@ use setpoint_store::{CommitError, Expectation, Object};
 use super::{show, show_value};
 use crate::admission::quota;
 use crate::answer::Answer;
+use crate::authorization::escalation;
 use crate::body::Body;
 use crate::call::Call;
 use crate::content::{self, Format};
@@ -122,6 +123,8 @@ async fn admit(call: &mut Call<'_>, object: &mut Value, options: &WriteOptions) 
     }
     admission::create(call, object, options).await?;
     super::drop_doubled_owners(call, object);
+    // Who may not give what a role holds isn't told what else is wrong with it.
+    escalation::check(call, object)?;
     Ok(())
 }
 
@@ -143,13 +146,16 @@ async fn insert_named(call: &mut Call<'_>, mut object: Value, options: &WriteOpt
     let context = call.context(options.dry_run);
     kind.prepare_create(&mut object, &context);
     let name = object["metadata"].text("name").to_owned();
+    let around = admission::errors_of_surroundings(call, &object);
     let errors = kind.check_create(&object);
-    if !errors.is_empty() {
+    if around.is_some() || !errors.is_empty() {
         let errors = super::as_given(call, &object, errors, |given| kind.check_create(given));
+        let errors: Vec<_> = around.into_iter().chain(errors).collect();
         return Err(Box::new(Status::invalid(&kind.group_kind(), &name, &errors)));
     }
-    admission::check_create(call, &object, options).await?;
+    // What is valid is warned of, even if it is refused for another reason.
     call.warnings.extend(kind.behaviour.warnings(&kind.node(&object), None));
+    admission::check_create(call, &object, options).await?;
     kind.behaviour.canonicalize(&mut object);
     store(call, &name, object, options).await
 }

@@ -12,6 +12,7 @@ use super::create::{self, Outcome};
 use super::{show, show_value};
 use crate::admission::quota::{self, Charge};
 use crate::answer::Answer;
+use crate::authorization::escalation;
 use crate::body::Body;
 use crate::call::Call;
 use crate::content::{self, Format};
@@ -150,6 +151,9 @@ async fn next<'a>(
     }
     admission::update(call, &mut new, &old, options).await?;
     super::drop_doubled_owners(call, &mut new);
+    if call.subresource.is_none() {
+        escalation::check(call, &new)?;
+    }
     allocation::begin_update(call, &mut new, &old)?;
     kind.prepare_update(subresource, &mut new, &old, &call.context(options.dry_run));
     let errors = kind.check_update(subresource, &new, &old);
@@ -157,8 +161,8 @@ async fn next<'a>(
         let errors = super::as_given(call, &new, errors, |given| kind.check_update(subresource, given, &old));
         return Err(Box::new(Status::invalid(&kind.group_kind(), name, &errors)));
     }
-    admission::check_update(call, &new, &old, options).await?;
     call.warnings.extend(kind.behaviour.warnings(&kind.node(&new), Some(&kind.node(&old))));
+    admission::check_update(call, &new, &old, options).await?;
     kind.behaviour.canonicalize(&mut new);
     managed::keep_times(&mut new, &old);
     if is_released(&new) {
