@@ -142,6 +142,16 @@ pub(crate) fn errors_of_surroundings(call: &Call<'_>, object: &Value) -> Option<
     }
 }
 
+/// Whether objects of a kind have a template of pods.
+fn makes_pods(resource: (&str, &str)) -> bool {
+    matches!(
+        resource,
+        ("", "podtemplates" | "replicationcontrollers")
+            | ("apps", "replicasets" | "deployments" | "daemonsets" | "statefulsets")
+            | ("batch", "jobs" | "cronjobs")
+    )
+}
+
 /// After a creation was found valid.
 pub(crate) async fn check_create(
     call: &mut Call<'_>,
@@ -159,6 +169,11 @@ pub(crate) async fn check_create(
         }
         ("", "persistentvolumeclaims") => limit_range::check(call, object),
         ("", "services") => external_ips::check(call, object, None),
+        ("", "namespaces") => pod_security::namespace::check(call, object, None),
+        resource if makes_pods(resource) => {
+            pod_security::check_template(call, object);
+            Ok(())
+        }
         ("scheduling.k8s.io", "priorityclasses") => priority::check_class(call, object, None),
         ("certificates.k8s.io", "certificatesigningrequests") => certificate::check(call, object),
         _ => Ok(()),
@@ -238,6 +253,11 @@ pub(crate) async fn check_update(
             storage::check_resize(call, new, old)
         }
         (("", "services"), None) => external_ips::check(call, new, Some(old)),
+        (("", "namespaces"), None) => pod_security::namespace::check(call, new, Some(old)),
+        (resource, None) if makes_pods(resource) => {
+            pod_security::check_template(call, new);
+            Ok(())
+        }
         (("", "pods"), Some("resize")) => {
             check_limits(call, new, old)?;
             pod_resize::check(call, new, old)

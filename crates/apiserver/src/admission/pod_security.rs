@@ -1,6 +1,7 @@
 //! Pod security: a namespace says by its labels how much its pods may do to their node.
 
 mod baseline;
+pub(super) mod namespace;
 mod restricted;
 
 use serde_json::Value;
@@ -12,7 +13,7 @@ use crate::call::Call;
 use crate::objects;
 
 /// How much pods may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {
     /// Anything.
     Privileged,
@@ -57,16 +58,33 @@ impl Violation {
 /// Refuses a new pod that does what its namespace does not allow, or warns of it.
 pub(super) fn check(call: &mut Call<'_>, pod: &Value) -> Result<(), Box<Status>> {
     let labels = namespace_labels(call);
-    let (enforced, warned) = (policy(&labels, "enforce"), policy(&labels, "warn"));
+    let enforced = policy(&labels, "enforce");
     if let Some(found) = violations(enforced.0, pod) {
         let why = format!("violates PodSecurity \"{}:{}\": {found}", enforced.0.name(), enforced.1);
         return Err(forbidden(call, pod, why));
     }
-    if let Some(found) = violations(warned.0, pod) {
-        let warning = format!("would violate PodSecurity \"{}:{}\": {found}", warned.0.name(), warned.1);
-        call.warnings.push(warning);
-    }
+    warn(call, &labels, pod);
     Ok(())
+}
+
+/// Warns of pods to come: those of a template are refused only when they are made.
+pub(super) fn check_template(call: &mut Call<'_>, object: &Value) {
+    let template = match &*call.kind().kind {
+        "PodTemplate" => &object["template"],
+        "CronJob" => &object["spec"]["jobTemplate"]["spec"]["template"],
+        _ => &object["spec"]["template"],
+    };
+    if call.subresource.is_none() && template.is_object() {
+        let labels = namespace_labels(call);
+        warn(call, &labels, template);
+    }
+}
+
+fn warn(call: &mut Call<'_>, labels: &Value, pod: &Value) {
+    let (level, version) = warned(labels);
+    if let Some(found) = violations(level, pod) {
+        call.warnings.push(format!("would violate PodSecurity \"{}:{version}\": {found}", level.name()));
+    }
 }
 
 /// A change matters only if it touches what the rules look at.
@@ -102,13 +120,38 @@ fn policy(labels: &Value, mode: &str) -> (Level, String) {
     (Level::parse(level), version.to_owned())
 }
 
-/// What is wrong with a pod, as one text.
-fn violations(level: Level, pod: &Value) -> Option<String> {
-    let found = match level {
+/// Level and version of what is warned of: what is enforced, unless the labels say otherwise.
+fn warned(labels: &Value) -> (Level, String) {
+    let text = |name: &str| labels.text(&format!("pod-security.kubernetes.io/{name}"));
+    let (enforced, mut warned) = (policy(labels, "enforce"), policy(labels, "warn"));
+    if labels.has("pod-security.kubernetes.io/warn") {
+        // A level that nobody knows is warned of by nobody.
+        return if is_level(text("warn")) { warned } else { (Level::Privileged, warned.1) };
+    }
+    if is_level(text("enforce")) && enforced.0 > warned.0 {
+        warned.0 = enforced.0;
+        if !labels.has("pod-security.kubernetes.io/warn-version") {
+            warned.1 = enforced.1;
+        }
+    }
+    warned
+}
+
+fn is_level(text: &str) -> bool {
+    matches!(text, "privileged" | "baseline" | "restricted")
+}
+
+fn found(level: Level, pod: &Value) -> Vec<Violation> {
+    match level {
         Level::Privileged => Vec::new(),
         Level::Baseline => baseline::check(pod),
         Level::Restricted => restricted::check(pod),
-    };
+    }
+}
+
+/// What is wrong with a pod, as one text.
+fn violations(level: Level, pod: &Value) -> Option<String> {
+    let found = found(level, pod);
     let texts = found.iter().map(|violation| match &*violation.detail {
         "" => violation.what.clone(),
         detail => format!("{} ({detail})", violation.what),
