@@ -14,7 +14,7 @@ use crate::body::Body;
 use crate::call::Call;
 use crate::ownership::Author;
 use crate::query::{FieldValidation, WriteOptions, refuse};
-use crate::{authorization, content, objects};
+use crate::{content, objects};
 
 /// The media type of what is applied: YAML, and so JSON too.
 pub(super) const MEDIA: &str = "application/apply-patch+yaml";
@@ -28,7 +28,6 @@ pub(super) async fn run(call: &mut Call<'_>, body: Body) -> Answer {
     match live {
         Err(status) if call.subresource.is_some() => Err(status),
         Err(_) => {
-            authorization::check_create(call)?;
             check_no_uid(call, &config)?;
             update::check_name(call, &mut config)?;
             let object = merged(call, None, &config, &options)?;

@@ -11,7 +11,7 @@ use setpoint_store::{CommitError, Expectation, Object};
 use super::{show, show_value};
 use crate::admission::quota;
 use crate::answer::Answer;
-use crate::authorization::escalation;
+use crate::authorization::{self, escalation};
 use crate::body::Body;
 use crate::call::Call;
 use crate::content::{self, Format};
@@ -155,6 +155,10 @@ async fn insert_named(call: &mut Call<'_>, mut object: Value, options: &WriteOpt
     }
     // What is valid is warned of, even if it is refused for another reason.
     call.warnings.extend(kind.behaviour.warnings(&kind.node(&object), None));
+    // Who asked for a change that turns out to be a creation may have the right to changes only.
+    if call.name.is_some() {
+        authorization::check_create(call)?;
+    }
     admission::check_create(call, &object, options).await?;
     kind.behaviour.canonicalize(&mut object);
     store(call, &name, object, options).await

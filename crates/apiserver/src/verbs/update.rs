@@ -17,7 +17,7 @@ use crate::body::Body;
 use crate::call::Call;
 use crate::content::{self, Format};
 use crate::query::WriteOptions;
-use crate::{admission, allocation, authorization, objects, ownership};
+use crate::{admission, allocation, objects, ownership};
 
 /// How often a change is tried again on a newer version.
 const CONFLICT_TRIES_MAX: usize = 16;
@@ -37,7 +37,6 @@ pub(super) async fn run(call: &mut Call<'_>, body: Body) -> Answer {
     let may_create = call.kind().behaviour.allow_create_on_update() && call.subresource.is_none();
     let is_there = objects::find(&call.server.store.snapshot(), call.served, call.namespace, call.object_name());
     if let (Err(_), true) = (&is_there, may_create) {
-        authorization::check_create(call)?;
         check_readable_version(&object)?;
         return match create::insert(call, object, &options).await? {
             Outcome::Stored(object) => show(call, StatusCode::CREATED, &object),
