@@ -38,10 +38,20 @@ pub(super) fn shown(expression: &str, complaints: Vec<Complaint>) -> String {
 fn placed(expression: &str, mut complaints: Vec<(usize, usize, String)>) -> String {
     complaints.sort_by_key(|(line, column, _)| (*line, *column));
     let shown = complaints.into_iter().map(|(line, column, message)| {
-        let text = expression.split('\n').nth(line - 1).unwrap_or("");
-        format!("ERROR: <input>:{line}:{column}: {message}\n | {text}\n | {}^", ".".repeat(column - 1))
+        let text = expression.split('\n').nth(line - 1).unwrap_or("").replace('\t', " ");
+        let pointer = pointer(&text, column - 1);
+        format!("ERROR: <input>:{line}:{column}: {message}\n | {text}\n | {pointer}")
     });
     shown.collect::<Vec<_>>().join("\n")
+}
+
+/// What points at a column from below. What is no ASCII counts as wide, and so is what stands below it.
+fn pointer(text: &str, column: usize) -> String {
+    let mut letters = text.chars();
+    let before = letters.by_ref().take(column).map(|letter| if letter.is_ascii() { '.' } else { '．' });
+    let mut pointer: String = before.collect();
+    pointer.push(if letters.next().is_none_or(|letter| letter.is_ascii()) { '^' } else { '＾' });
+    pointer
 }
 
 /// Line, column (both from 1) and message of all that the generated parser complains about.

@@ -59,6 +59,7 @@ fn what_is_wrong_is_told_with_its_place() {
         ),
         ("name.matches('(')", "1:14: invalid matches argument\n | name.matches('(')\n | .............^"),
         ("name.x", "1:5: type 'string' does not support field selection\n | name.x\n | ....^"),
+        ("'é' == thing", "1:8: undeclared reference to 'thing' (in container '')\n | 'é' == thing\n | .．.....^"),
         ("foo(1)", "1:4: undeclared reference to 'foo' (in container '')\n | foo(1)\n | ...^"),
         (
             "true &&\n1 == 'a'",

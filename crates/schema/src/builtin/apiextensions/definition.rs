@@ -11,6 +11,7 @@ use setpoint_api::{BadValue, name};
 use super::conversion::validate_conversion;
 use super::field_path::{Brackets, resolve};
 use super::schema::{has_default, validate_schema};
+use super::structural;
 use crate::edit::Edit;
 use crate::errors::Errors;
 use crate::internal_form;
@@ -177,8 +178,16 @@ fn validate_version(version: &Node<'_>, shared: &Shared, errs: &mut Errors) {
     if shared.schema || !schema.has("openAPIV3Schema") {
         errs.invalid(&selectable, "", "may only be set when `version.schema.openAPIV3Schema` is not included");
     } else {
-        validate_selectable(&selectable, &schema.json()["openAPIV3Schema"], errs);
+        validate_selectable_in(&selectable, &schema.json()["openAPIV3Schema"], &schema.get("openAPIV3Schema"), errs);
     }
+}
+
+/// Fields are looked for in the structural form of a schema. Where it has none, that is told at `place`.
+fn validate_selectable_in(selectable: &Node<'_>, schema: &Value, place: &Node<'_>, errs: &mut Errors) {
+    if let Some(obstacle) = structural::obstacle(schema) {
+        errs.invalid(place, "", obstacle);
+    }
+    validate_selectable(selectable, schema, errs);
 }
 
 fn validate_deprecation(version: &Node<'_>, errs: &mut Errors) {
@@ -262,7 +271,8 @@ fn validate_shared(first: &Node<'_>, versions: &[Node<'_>], shared: &Shared, err
     let selectable = first.get("selectableFields").at("spec.selectableFields");
     if shared.selectable && !selectable.is_empty() {
         if shared.schema && schema.is_set() {
-            validate_selectable(&selectable, &schema.json()["openAPIV3Schema"], errs);
+            let place = schema.at("spec.schema.openAPIV3Schema");
+            validate_selectable_in(&selectable, &schema.json()["openAPIV3Schema"], &place, errs);
         } else {
             errs.invalid(&selectable, "", "may only be set when validations.schema is included");
         }

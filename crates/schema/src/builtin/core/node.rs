@@ -233,9 +233,14 @@ fn validate_cidrs(cidrs: &Cursor<'_>, errs: &mut Errors) {
     if list.len() < 2 {
         return;
     }
-    let parsed: Vec<_> = list.iter().filter_map(|cidr| ip::Cidr::parse_sloppy(cidr.as_str())).collect();
-    let families: BTreeSet<bool> = parsed.iter().map(|cidr| cidr.network().is_ipv4()).collect();
-    if families.len() < 2 || list.len() > 2 {
+    let parsed: Vec<_> = list.iter().map(|cidr| ip::Cidr::parse_sloppy(cidr.as_str())).collect();
+    let unreadable = parsed.iter().position(Option::is_none);
+    if let Some(at) = unreadable {
+        let text = list[at].as_str();
+        errs.internal(cidrs, format!("invalid PodCIDRs. failed to check with dual stack with error:invalid CIDR[{at}]: <nil> (invalid CIDR address: {text})"));
+    }
+    let families: BTreeSet<bool> = parsed.iter().flatten().map(|cidr| cidr.network().is_ipv4()).collect();
+    if unreadable.is_some() || families.len() < 2 || list.len() > 2 {
         errs.invalid_here(cidrs, "may specify no more than one CIDR for each IP family");
     }
 }
@@ -396,6 +401,14 @@ mod tests {
                 json!({}),
                 "spec.podCIDRs: Invalid value: [\"10.1.0.0/24\",\"10.2.0.0/24\"]: may specify no more than one CIDR for each \
                  IP family",
+            ),
+            (
+                json!({"podCIDRs": ["10.1.0.0/24", "x"]}),
+                json!({}),
+                "[spec.podCIDRs[1]: Invalid value: \"x\": must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64), \
+                 spec.podCIDRs: Internal error: invalid PodCIDRs. failed to check with dual stack with error:invalid \
+                 CIDR[1]: <nil> (invalid CIDR address: x), spec.podCIDRs: Invalid value: [\"10.1.0.0/24\",\"x\"]: may \
+                 specify no more than one CIDR for each IP family]",
             ),
             (
                 json!({}),
