@@ -133,7 +133,7 @@ impl<'s> Decoder<'s> {
                 None => self.wrong(format!("number {text}"), ty),
             },
             (Shape::Bytes, Json::String(text)) => self.bytes(&text),
-            (Shape::Bytes, Json::Array(_)) => self.wrong("array".into(), ty),
+            (Shape::Bytes, Json::Array(items)) => self.byte_list(items),
             (Shape::Quantity, json) => quantity(json).map(Some),
             (Shape::Time, json) => self.time(json, time::normalize),
             (Shape::MicroTime, json) => self.time(json, time::normalize_micro),
@@ -219,6 +219,27 @@ impl<'s> Decoder<'s> {
                 Ok(None)
             }
         }
+    }
+
+    /// Bytes one by one, which Go takes as well.
+    fn byte_list(&mut self, items: Vec<Json<'_>>) -> Step {
+        let mut bytes = Vec::with_capacity(items.len());
+        for item in items {
+            let byte = match &item {
+                Json::Null => Some(0),
+                Json::Number(text) => text.parse().ok(),
+                _ => None,
+            };
+            let found = || match &item {
+                Json::Number(text) => format!("number {text}"),
+                other => other.kind().to_owned(),
+            };
+            match byte {
+                Some(byte) => bytes.push(byte),
+                None => self.save(self.type_error(found(), "uint8")),
+            }
+        }
+        Ok(Some(base64::encode(&bytes).into()))
     }
 
     fn time(&mut self, json: Json<'_>, normal: fn(&str) -> Result<String, time::TimeError>) -> Step {
@@ -417,6 +438,8 @@ mod tests {
             ),
             ("v1", "ConfigMap", r#"[]"#, "array into Go value of type v1.ConfigMap"),
             ("v1", "Secret", r#"{"data":{"a":1}}"#, "number into Go struct field Secret.data of type []uint8"),
+            ("v1", "Secret", r#"{"data":{"a":["x"]}}"#, "string into Go struct field Secret.data of type uint8"),
+            ("v1", "Secret", r#"{"data":{"a":[256]}}"#, "number 256 into Go struct field Secret.data of type uint8"),
             (
                 "v1",
                 "ServiceAccount",

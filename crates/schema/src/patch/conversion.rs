@@ -71,11 +71,17 @@ pub fn convert_numbers(value: &mut Value, ty: TypeRef<'_>) {
         }
         (shape @ (Shape::Int32 | Shape::Int64), value @ Value::Number(_)) => {
             let whole = value.as_f64().filter(|float| value.is_f64() && float.fract() == 0.0);
-            let Some(number) = value.as_i64().or(whole.map(|float| float as i64)) else { return };
+            let Some(number) = value.as_i64().or(whole.map(whole_number)) else { return };
             *value = if matches!(shape, Shape::Int32) { (number as i32).into() } else { number.into() };
         }
         _ => {}
     }
+}
+
+/// What is beyond all integers is the least one, as Go has it on the machines that Kubernetes runs on.
+fn whole_number(float: f64) -> i64 {
+    const BEYOND: f64 = 9_223_372_036_854_775_808.0;
+    if float.abs() >= BEYOND { i64::MIN } else { float as i64 }
 }
 
 fn cannot_convert(from: &str, ty: TypeRef<'_>) -> Option<String> {
