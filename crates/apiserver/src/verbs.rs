@@ -99,8 +99,17 @@ pub(crate) fn not_allowed() -> Box<Status> {
     Box::new(health::method_not_allowed())
 }
 
+/// When owners that stand twice are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// In what the client sent.
+    Sent,
+    /// In what became of it.
+    Made,
+}
+
 /// An owner that stands twice is kept once, and the user is told.
-pub(crate) fn drop_doubled_owners(call: &mut Call<'_>, object: &mut Value) {
+pub(crate) fn drop_doubled_owners(call: &mut Call<'_>, object: &mut Value, found: Found) {
     let Some(owners) = object["metadata"].get_mut("ownerReferences").and_then(Value::as_array_mut) else { return };
     let mut kept: Vec<Value> = Vec::with_capacity(owners.len());
     let mut doubled: Vec<String> = Vec::new();
@@ -113,7 +122,11 @@ pub(crate) fn drop_doubled_owners(call: &mut Call<'_>, object: &mut Value) {
     }
     *owners = kept;
     if !doubled.is_empty() {
-        call.warnings.push(format!(".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}", doubled.join(", ")));
+        let when = match found {
+            Found::Sent => "",
+            Found::Made => " after mutating admission happens",
+        };
+        call.warnings.push(format!(".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}", doubled.join(", ")));
     }
 }
 

@@ -22,14 +22,13 @@ pub(super) const MEDIA: &str = "application/apply-patch+yaml";
 pub(super) async fn run(call: &mut Call<'_>, body: Body) -> Answer {
     super::check_form(call, false)?;
     let options = options(call)?;
-    let mut config = read(call, &content::read(body).await?, &options)?;
+    let config = read(call, &content::read(body).await?, &options)?;
     call.noted.object(&config);
     let live = objects::find(&call.server.store.snapshot(), call.served, call.namespace, call.object_name());
     match live {
         Err(status) if call.subresource.is_some() => Err(status),
         Err(_) => {
             check_no_uid(call, &config)?;
-            update::check_name(call, &mut config)?;
             let object = merged(call, None, &config, &options)?;
             update::check_readable_version(&object)?;
             match create::insert(call, object, &options).await? {
@@ -83,7 +82,7 @@ pub(super) fn merged(
 /// The document that is applied, of the right kind and for the right object.
 pub(super) fn read(call: &mut Call<'_>, bytes: &[u8], options: &WriteOptions) -> Result<Value, Box<Status>> {
     let bad = |message: String| Box::new(Status::bad_request(message));
-    let (mut config, doubled) = match plain_json(bytes) {
+    let (config, doubled) = match plain_json(bytes) {
         Some(json) => (json.into_value(), Vec::new()),
         None => {
             let document = yaml::parse(bytes)
@@ -105,9 +104,6 @@ pub(super) fn read(call: &mut Call<'_>, bytes: &[u8], options: &WriteOptions) ->
     if config.text("kind") != kind.kind || config.text("apiVersion") != kind.api_version() {
         let (group, version) = (&version.group, &version.version);
         return Err(bad(format!("invalid object type: {group}/{version}, Kind={}", config.text("kind"))));
-    }
-    if !config["metadata"].text("name").is_empty() {
-        update::check_name(call, &mut config)?;
     }
     // Checked only: a namespace that was not applied is not part of what is.
     create::check_same_namespace(call, &config)?;
@@ -154,6 +150,8 @@ fn complete(call: &Call<'_>, mut object: Value) -> Result<Value, Box<Status>> {
     let mut object = decoded.value;
     object.set("apiVersion", kind.api_version());
     object.set("kind", &*kind.kind);
+    // Only now, because conflicts are told before.
+    update::check_name(call, &mut object)?;
     create::check_namespace(call, &mut object)?;
     kind.behaviour.default(&mut object);
     Ok(object)

@@ -8,7 +8,7 @@ use setpoint_api::{GroupResource, Status, StatusCause};
 use setpoint_schema::Edit;
 use setpoint_store::{CommitError, Expectation, Object};
 
-use super::{show, show_value};
+use super::{Found, show, show_value};
 use crate::admission::quota;
 use crate::answer::Answer;
 use crate::authorization::{self, escalation};
@@ -117,12 +117,14 @@ pub(crate) async fn insert(
 
 /// What is done to a new object before it is judged, once.
 async fn admit(call: &mut Call<'_>, object: &mut Value, options: &WriteOptions) -> Result<(), Box<Status>> {
-    super::drop_doubled_owners(call, object);
+    if !options.applied {
+        super::drop_doubled_owners(call, object, Found::Sent);
+    }
     if !options.applied {
         ownership::update(call, options, None, object);
     }
     admission::create(call, object, options).await?;
-    super::drop_doubled_owners(call, object);
+    super::drop_doubled_owners(call, object, Found::Made);
     // Who may not give what a role holds isn't told what else is wrong with it.
     escalation::check(call, object)?;
     Ok(())
@@ -171,7 +173,7 @@ async fn store(call: &Call<'_>, name: &str, mut object: Value, options: &WriteOp
         let key = objects::key(call.served, call.namespace, name);
         let exists = call.server.store.snapshot().get(&call.served.stored, key.namespace(), name);
         return match exists {
-            Some(_) => Err(Box::new(Status::already_exists(&call.served.resource, name))),
+            Some(_) => Err(told_of_deletion(call, name, Box::new(Status::already_exists(&call.served.resource, name)))),
             None => Ok(Outcome::DryRun(object)),
         };
     }
@@ -196,9 +198,19 @@ async fn store(call: &Call<'_>, name: &str, mut object: Value, options: &WriteOp
             Err(CommitError::Exists { key, .. }) if *key.resource() != call.served.stored => {
                 return Err(allocation::exhausted(&key));
             }
-            Err(error) => return Err(objects::refusal(call.served, name, error)),
+            Err(error) => return Err(told_of_deletion(call, name, objects::refusal(call.served, name, error))),
         }
     }
+}
+
+/// Who can't make an object because it is there is told if it is about to go.
+fn told_of_deletion(call: &Call<'_>, name: &str, mut refusal: Box<Status>) -> Box<Status> {
+    let there = objects::find(&call.server.store.snapshot(), call.served, call.namespace, name);
+    let goes = there.is_ok_and(|object| objects::value(&object)["metadata"].has("deletionTimestamp"));
+    if refusal.reason == "AlreadyExists" && goes {
+        refusal.message = format!("object is being deleted: {}", refusal.message);
+    }
+    refusal
 }
 
 /// Whether it is the version of some object. What can't be read as one is passed over, as by upstream's storage.

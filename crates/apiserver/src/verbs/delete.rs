@@ -428,6 +428,18 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn who_makes_what_is_about_to_go_is_told() {
+        let server = server().await;
+        let again = json!({"metadata": {"name": "a"}});
+        let there = "configmaps \"a\" already exists";
+        assert_eq!(server.refused("POST", MAPS, again.clone()).await, (409, there.to_owned()));
+        server.done("DELETE", &format!("{MAPS}/a"), Value::Null).await;
+        let going = format!("object is being deleted: {there}");
+        assert_eq!(server.refused("POST", MAPS, again.clone()).await, (409, going.clone()));
+        assert_eq!(server.refused("POST", &format!("{MAPS}?dryRun=All"), again).await, (409, going));
+    }
+
+    #[tokio::test]
     async fn a_policy_that_is_there_and_empty_is_none() {
         let server = server().await;
         for (query, body) in [("?propagationPolicy=", Value::Null), ("", json!({"propagationPolicy": ""}))] {

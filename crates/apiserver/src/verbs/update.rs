@@ -9,7 +9,7 @@ use setpoint_schema::{Edit, managed};
 use setpoint_store::{Change, CommitError, Expectation, Object};
 
 use super::create::{self, Outcome};
-use super::{show, show_value};
+use super::{Found, show, show_value};
 use crate::admission::quota::{self, Charge};
 use crate::answer::Answer;
 use crate::authorization::escalation;
@@ -144,12 +144,15 @@ async fn next<'a>(
     new.ensure("metadata").set("resourceVersion", old["metadata"]["resourceVersion"].clone());
     let subresource = call.subresource.unwrap_or("");
     new["metadata"].remove("selfLink");
-    super::drop_doubled_owners(call, &mut new);
+    // What a patch leaves twice, nobody sent so.
+    if options.kind == "UpdateOptions" {
+        super::drop_doubled_owners(call, &mut new, Found::Sent);
+    }
     if !options.applied {
         ownership::update(call, options, Some(&old), &mut new);
     }
     admission::update(call, &mut new, &old, options).await?;
-    super::drop_doubled_owners(call, &mut new);
+    super::drop_doubled_owners(call, &mut new, Found::Made);
     if call.subresource.is_none() {
         escalation::check(call, &new)?;
     }
