@@ -78,10 +78,11 @@ impl DeleteOptions {
         let orphan = query.maybe_flag("orphanDependents");
         let policy = query.has("propagationPolicy").then(|| query.get("propagationPolicy"));
         let dry_run = query.all("dryRun");
+        let given = |name: &str| Some(query.get(name)).filter(|text| !text.is_empty()).map(str::to_owned);
         Ok(DeleteOptions {
             grace_seconds,
-            uid: None,
-            resource_version: None,
+            uid: given("uid"),
+            resource_version: given("resourceVersion"),
             propagation: check(orphan, policy, &dry_run)?,
             dependents_go: orphan == Some(false),
             dry_run: !dry_run.is_empty(),
@@ -425,6 +426,18 @@ mod tests {
         assert!(
             server.done("GET", &format!("{MAPS}/a"), Value::Null).await["metadata"]["deletionTimestamp"].is_string()
         );
+    }
+
+    #[tokio::test]
+    async fn the_query_can_say_which_object_is_meant() {
+        let server = server().await;
+        for (query, expected) in
+            [("uid=x", "the UID in the precondition (x)"), ("resourceVersion=0", "ResourceVersion")]
+        {
+            let (code, message) = server.refused("DELETE", &format!("{MAPS}/a?{query}"), Value::Null).await;
+            assert_eq!(code, 409);
+            assert!(message.contains(expected), "{message}");
+        }
     }
 
     #[tokio::test]

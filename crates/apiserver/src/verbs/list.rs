@@ -43,7 +43,7 @@ pub(crate) async fn find(call: &Call<'_>, options: &ListOptions) -> Result<Found
         namespace: call.namespace,
         selection: &selection,
         after: after.as_deref(),
-        limit: options.limit.filter(|_| !any_version(options)),
+        limit: options.limit.filter(|_| !any_version(options) && !is_of_one(options)),
     };
     let Page { items, next } = snapshot.list(&query);
     let seen = seen + items.len();
@@ -59,6 +59,11 @@ pub(crate) async fn find(call: &Call<'_>, options: &ListOptions) -> Result<Found
 /// Asked for any version there is, Kubernetes answers from its cache, which has no pages.
 fn any_version(options: &ListOptions) -> bool {
     options.resource_version == "0" && options.version_match != Match::Exact && options.continue_token.is_empty()
+}
+
+/// Asked for the object of one name, there is no page to come.
+fn is_of_one(options: &ListOptions) -> bool {
+    options.continue_token.is_empty() && options.fields.exact_match("metadata.name").is_some()
 }
 
 /// The state to list from, the path to begin behind, and how many objects came before it.
