@@ -70,7 +70,7 @@ pub fn convert_numbers(value: &mut Value, ty: TypeRef<'_>) {
             items.iter_mut().for_each(|item| convert_numbers(item, ty.to(list.item)));
         }
         (shape @ (Shape::Int32 | Shape::Int64), value @ Value::Number(_)) => {
-            let whole = value.as_f64().filter(|float| value.is_f64() && float.fract() == 0.0);
+            let whole = value.as_f64().filter(|float| float.fract() == 0.0);
             let Some(number) = value.as_i64().or(whole.map(whole_number)) else { return };
             *value = if matches!(shape, Shape::Int32) { (number as i32).into() } else { number.into() };
         }
@@ -152,5 +152,8 @@ mod tests {
         convert_numbers(&mut pod, kind_type("v1", "Pod").unwrap());
         let cut = json!({"priority": -2_147_483_648_i64, "activeDeadlineSeconds": 5, "nodeName": "n"});
         assert_eq!(pod, json!({"spec": cut}));
+        let mut pod = json!({"spec": {"priority": 9_223_372_036_854_775_808_u64, "activeDeadlineSeconds": 1e30}});
+        convert_numbers(&mut pod, kind_type("v1", "Pod").unwrap());
+        assert_eq!(pod, json!({"spec": {"priority": 0, "activeDeadlineSeconds": i64::MIN}}));
     }
 }

@@ -164,8 +164,6 @@ impl Behaviour for Pod {
         match subresource {
             "" => &["status"],
             "status" => &["spec", "metadata.deletionTimestamp", "metadata.ownerReferences"],
-            "ephemeralcontainers" => prepare::ALL_BUT_EPHEMERAL_CONTAINERS,
-            "resize" => prepare::ALL_BUT_CONTAINERS,
             _ => &[],
         }
     }

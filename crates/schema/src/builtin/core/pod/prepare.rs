@@ -14,55 +14,6 @@ const PROFILE_BYTES_MAX: usize = 4095;
 const METADATA: [&str; 7] =
     ["deletionTimestamp", "generation", "selfLink", "labels", "annotations", "finalizers", "ownerReferences"];
 
-/// What a write to `ephemeralcontainers` can't change.
-pub const ALL_BUT_EPHEMERAL_CONTAINERS: &[&str] = &[
-    "metadata",
-    "status",
-    "spec.containers",
-    "spec.initContainers",
-    "spec.activeDeadlineSeconds",
-    "spec.affinity",
-    "spec.automountServiceAccountToken",
-    "spec.dnsConfig",
-    "spec.dnsPolicy",
-    "spec.enableServiceLinks",
-    "spec.hostAliases",
-    "spec.hostIPC",
-    "spec.hostNetwork",
-    "spec.hostPID",
-    "spec.hostUsers",
-    "spec.hostname",
-    "spec.hostnameOverride",
-    "spec.imagePullSecrets",
-    "spec.nodeName",
-    "spec.nodeSelector",
-    "spec.os",
-    "spec.overhead",
-    "spec.preemptionPolicy",
-    "spec.priority",
-    "spec.priorityClassName",
-    "spec.readinessGates",
-    "spec.resourceClaims",
-    "spec.resources",
-    "spec.restartPolicy",
-    "spec.runtimeClassName",
-    "spec.schedulerName",
-    "spec.schedulingGates",
-    "spec.securityContext",
-    "spec.serviceAccount",
-    "spec.serviceAccountName",
-    "spec.setHostnameAsFQDN",
-    "spec.shareProcessNamespace",
-    "spec.subdomain",
-    "spec.terminationGracePeriodSeconds",
-    "spec.tolerations",
-    "spec.topologySpreadConstraints",
-    "spec.volumes",
-];
-
-/// What a write to `resize` can't change, but inside of containers.
-pub const ALL_BUT_CONTAINERS: &[&str] = &["metadata", "status"];
-
 /// Says that a pod with gates is not to be scheduled yet.
 pub fn note_gates(pod: &mut Value, now: &str) {
     let gated = pod.find(&["spec", "schedulingGates"]).and_then(Value::as_array).is_some_and(|gates| !gates.is_empty());

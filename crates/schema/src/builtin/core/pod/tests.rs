@@ -575,3 +575,11 @@ fn every_field_that_a_rule_reads_exists() {
         columns("v1", "pods", &object);
     }
 }
+
+#[test]
+fn a_write_to_a_part_of_a_pod_records_all_that_it_says() {
+    let kind = crate::builtin::by_plural("", "v1", "pods").unwrap();
+    for part in ["ephemeralcontainers", "resize"] {
+        assert!(kind.behaviour.reset_fields(part).is_empty(), "{part}");
+    }
+}
