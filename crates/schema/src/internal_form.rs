@@ -152,7 +152,7 @@ fn fields(columns: &str, object: &Value, ty: TypeRef<'_>, around: &Value) -> Vec
         if let Some(tagged) = column.strip_prefix('@') {
             let (name, optional) = tagged.strip_suffix('~').map_or((tagged, false), |rest| (rest, true));
             let value = object.get(name).filter(|value| !value.is_null());
-            if value.is_some() || !optional {
+            if value.is_some_and(|value| !is_left_out(value, ty.child(name))) || !optional {
                 fields.push((json(&name.into()), form(value, ty.child(name), object, nilable)));
             }
             continue;
@@ -172,6 +172,16 @@ fn fields(columns: &str, object: &Value, ty: TypeRef<'_>, around: &Value) -> Vec
         fields.push((json(&printed.into()), form));
     }
     fields
+}
+
+/// Whether Go leaves a field out that may be: a list or a map in which there is nothing.
+fn is_left_out(value: &Value, ty: Option<TypeRef<'_>>) -> bool {
+    let is_map = ty.is_some_and(|ty| matches!(ty.shape(), Shape::Map(_)));
+    match value {
+        Value::Array(items) => items.is_empty(),
+        Value::Object(entries) => is_map && entries.is_empty(),
+        _ => false,
+    }
 }
 
 fn embedded_form(name: &str, object: &Value, ty: TypeRef<'_>) -> Option<Form> {
@@ -237,6 +247,12 @@ mod tests {
             text.starts_with(r#"{"labels":{"a":"b"},"Spec":{"Volumes":null,"InitContainers":null,"Containers":[]"#),
             "{text}"
         );
+    }
+
+    #[test]
+    fn what_go_leaves_out_when_empty_is_left_out() {
+        let selector = json!({"matchLabels": {"a": "b"}, "matchExpressions": []});
+        check("io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector", selector, r#"{"matchLabels":{"a":"b"}}"#);
     }
 
     #[test]
