@@ -132,7 +132,7 @@ impl Content<'_> {
         };
         let request = request.map_err(kube::Error::BuildRequest)?;
         match self.client.request::<Contents>(request).await {
-            Ok(list) => Ok(Some(list.items)),
+            Ok(list) => Ok(Some(list.items.unwrap_or_default())),
             Err(error) if is_unsupported(&error) => Ok(None),
             Err(error) => Err(error),
         }
@@ -207,8 +207,8 @@ fn is_unsupported(error: &kube::Error) -> bool {
 
 #[derive(Deserialize)]
 struct Contents {
-    #[serde(default)]
-    items: Vec<Member>,
+    /// Kubernetes has null where a list of metadata is empty.
+    items: Option<Vec<Member>>,
 }
 
 /// What is read of an object.
