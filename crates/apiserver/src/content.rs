@@ -271,6 +271,11 @@ fn go_package(version: &GroupVersion) -> &str {
     }
 }
 
+/// Why what a document says of its kind can't be read.
+pub(crate) fn unreadable_kind(document: &Json<'_>) -> Option<String> {
+    Head::read(document).err().map(|why| format!("couldn't get version/kind; json parse error: {why}"))
+}
+
 /// What a document says that it is.
 struct Head {
     api_version: String,

@@ -178,6 +178,9 @@ fn patched(
 
 /// A patch can't make an object one of another kind.
 fn check_still_of(kind: &Kind, document: &Json<'_>, shown: &dyn Fn() -> String) -> Result<(), Box<Status>> {
+    if let (Types::Builtin, Some(why)) = (&kind.types, content::unreadable_kind(document)) {
+        return Err(invalid_patch(&shown(), &why));
+    }
     let expected = GroupVersion::new(&*kind.group, &*kind.version);
     let text = |name| document.get(name).and_then(Json::as_str).filter(|text| !text.is_empty());
     let found_kind = text("kind").unwrap_or(&kind.kind);
@@ -260,6 +263,11 @@ mod tests {
         let other = json!({"kind": "Secret", "apiVersion": "v9"});
         let (code, same) = server.send_as("application/strategic-merge-patch+json", "PATCH", &map, other).await;
         assert_eq!((code, &same["kind"], &same["apiVersion"]), (200, &json!("ConfigMap"), &json!("v1")));
+        let (code, message) = server.refused("PATCH", &map, json!({"kind": 5})).await;
+        assert_eq!(code, 422);
+        let why =
+            "couldn't get version/kind; json parse error: json: cannot unmarshal number into Go struct field .kind";
+        assert!(message.contains(why), "{message}");
         let (code, message) = server.refused("PATCH", &map, json!({"kind": "Secret"})).await;
         assert_eq!(code, 422);
         assert!(message.contains("illegal base64 data at input byte"), "{message}");
