@@ -79,9 +79,14 @@ fn account_of(call: &Call<'_>, pod: &Value) -> Result<Value, Box<Status>> {
 }
 
 fn missing(call: &Call<'_>, pod: &Value, name: &str) -> Box<Status> {
-    let missing = Status::not_found(&GroupResource::new("", "serviceaccount"), name);
+    let complaints = setpoint_api::name::path_segment_name(name);
+    // A name that no path can hold is never looked up.
+    let why = match complaints.is_empty() {
+        true => Status::not_found(&GroupResource::new("", "serviceaccount"), name).to_string(),
+        false => format!("invalid resource name {}: [{}]", setpoint_api::quote::quote(name), complaints.join(" ")),
+    };
     let namespace = call.namespace.unwrap_or_default();
-    forbidden(call, pod, format!("error looking up service account {namespace}/{name}: {missing}"))
+    forbidden(call, pod, format!("error looking up service account {namespace}/{name}: {why}"))
 }
 
 async fn look(call: &Call<'_>, name: &str) -> Option<Value> {

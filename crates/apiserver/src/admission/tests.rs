@@ -12,8 +12,13 @@ const PODS: &str = "/api/v1/namespaces/default/pods";
 async fn a_pod_needs_a_service_account() {
     let server = Server::start().await;
     let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
-    let (code, message) = server.refused("POST", PODS, pod).await;
+    let (code, message) = server.refused("POST", PODS, pod.clone()).await;
     let expected = "pods \"p\" is forbidden: error looking up service account default/default: serviceaccount \"default\" not found";
+    assert_eq!((code, &*message), (403, expected));
+    let mut other = pod;
+    other["spec"]["serviceAccountName"] = json!("/a%");
+    let (code, message) = server.refused("POST", PODS, other).await;
+    let expected = "pods \"p\" is forbidden: error looking up service account default//a%: invalid resource name \"/a%\": [may not contain '/' may not contain '%']";
     assert_eq!((code, &*message), (403, expected));
 }
 
