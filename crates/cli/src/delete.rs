@@ -227,6 +227,11 @@ impl Plan {
         if let Some(seconds) = grace {
             options["gracePeriodSeconds"] = seconds.into();
         }
+        let dry_run = DryRun::parse(&arguments.dry_run)?;
+        // Where there is a body, Kubernetes takes nothing from the query.
+        if dry_run == DryRun::Server {
+            options["dryRun"] = json!(["All"]);
+        }
         let is_forced = grace == Some(0);
         if is_forced {
             note(
@@ -237,7 +242,7 @@ impl Plan {
         Ok(Plan {
             options,
             is_forced,
-            dry_run: DryRun::parse(&arguments.dry_run)?,
+            dry_run,
             ignores_missing: arguments.ignore_not_found.unwrap_or(arguments.all || selects),
             only_names,
         })
@@ -256,7 +261,7 @@ impl Plan {
             body: Some((crate::request::JSON, self.options.to_string().into_bytes())),
             quietly: false,
         };
-        let (_, answer) = server.ask(self.dry_run.on(ask)).await?;
+        let (_, answer) = server.ask(ask).await?;
         let uid = [&answer["details"]["uid"], &answer["metadata"]["uid"]].into_iter().find_map(Value::as_str);
         Ok(uid.unwrap_or_default().to_owned())
     }

@@ -162,7 +162,7 @@ impl ControlPlane {
     pub async fn let_pods_into(&self, namespace: &str) {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client(), namespace);
         let account = PatchParams::apply("testkit");
-        let body = Patch::Apply(json!({"apiVersion": "v1", "kind": "ServiceAccount"}));
+        let body = Patch::Apply(json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}));
         accounts.patch("default", &account, &body).await.expect("a namespace that takes a service account");
     }
 

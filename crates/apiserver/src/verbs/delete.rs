@@ -50,10 +50,13 @@ impl DeleteOptions {
     /// From the body if there is one, else from the query.
     async fn read(call: &Call<'_>, body: Body) -> Result<DeleteOptions, Box<Status>> {
         let bytes = content::read(body).await?;
-        match bytes.is_empty() {
-            false => DeleteOptions::of(&DeleteOptions::document(call, &bytes)?),
-            true => DeleteOptions::asked(&call.query),
+        if bytes.is_empty() {
+            return DeleteOptions::asked(&call.query);
         }
+        let options = DeleteOptions::of(&DeleteOptions::document(call, &bytes)?)?;
+        // Kubernetes passes over this one too, and deletes what its user did not mean to.
+        let is_dry = call.query.all("dryRun").iter().any(|value| value == "All");
+        Ok(DeleteOptions { dry_run: options.dry_run || is_dry, ..options })
     }
 
     /// From a document.
@@ -418,9 +421,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn options_in_a_body_are_all_that_counts() {
+    async fn options_in_a_body_are_all_that_counts_but_for_a_dry_run() {
         let server = server().await;
-        let path = format!("{MAPS}/a?propagationPolicy=Orphan&gracePeriodSeconds=x&dryRun=All");
+        let body = json!({"apiVersion": "v1", "kind": "DeleteOptions"});
+        server.done("DELETE", &format!("{MAPS}/a?dryRun=All"), body).await;
+        let there = server.done("GET", &format!("{MAPS}/a"), Value::Null).await;
+        assert!(there["metadata"].get("deletionTimestamp").is_none());
+        let path = format!("{MAPS}/a?propagationPolicy=Orphan&gracePeriodSeconds=x");
         let deleted = server.done("DELETE", &path, json!({"apiVersion": "made-up/v7", "kind": "DeleteOptions"})).await;
         assert_eq!(deleted["metadata"]["finalizers"], json!(["example.com/x"]));
         assert!(

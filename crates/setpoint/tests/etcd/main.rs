@@ -324,7 +324,7 @@ async fn make_deployment(client: &Client, name: &str) {
         },
     }));
     deployments.create(&PostParams::default(), &deployment).await.unwrap();
-    let wanted = WatchParams::default().labels(&format!("app={name}")).timeout(60);
+    let wanted = WatchParams::default().labels(&format!("app={name}")).timeout(60).disable_bookmarks();
     let mut events = sets.watch(&wanted, "0").await.unwrap().boxed();
     let event = events.try_next().await.unwrap().expect("a ReplicaSet within a minute");
     assert!(matches!(event, WatchEvent::Added(_)), "{event:?}");
