@@ -22,9 +22,16 @@ pub enum Way {
     Cut,
 }
 
+/// The way as it is, and how often it was cut: one that is open again at once has lost its connections all the same.
+#[derive(Clone, Copy)]
+struct State {
+    way: Way,
+    cuts: usize,
+}
+
 /// A proxy before one member.
 pub struct Proxy {
-    way: Arc<watch::Sender<Way>>,
+    state: Arc<watch::Sender<State>>,
     /// How often something was lost.
     lost: Arc<watch::Sender<usize>>,
     /// Where it is reached.
@@ -37,23 +44,24 @@ impl Proxy {
     pub async fn before(member: &Endpoint) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let port = listener.local_addr().expect("bound").port();
-        let way = Arc::new(watch::Sender::new(Way::Open));
+        let state = Arc::new(watch::Sender::new(State { way: Way::Open, cuts: 0 }));
         let lost = Arc::new(watch::Sender::new(0));
-        let (ways, member, losses) = (Arc::clone(&way), member.clone(), Arc::clone(&lost));
+        let (states, member, losses) = (Arc::clone(&state), member.clone(), Arc::clone(&lost));
         let task = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                if *ways.borrow() != Way::Cut {
-                    tokio::spawn(forward(client, member.clone(), ways.subscribe(), Arc::clone(&losses)));
+                let states = states.subscribe();
+                if states.borrow().way != Way::Cut {
+                    tokio::spawn(forward(client, member.clone(), states, Arc::clone(&losses)));
                 }
             }
         });
-        Proxy { way, lost, endpoint: Endpoint { host: "127.0.0.1".to_owned(), port }, task }
+        Proxy { state, lost, endpoint: Endpoint { host: "127.0.0.1".to_owned(), port }, task }
     }
 
     /// Changes what it does, for connections that there are, too.
     pub fn set(&self, way: Way) {
         self.lost.send_replace(0);
-        self.way.send_replace(way);
+        self.state.send_modify(|state| *state = State { way, cuts: state.cuts + usize::from(way == Way::Cut) });
     }
 
     /// Waits until something was lost since the last change.
@@ -69,33 +77,40 @@ impl Drop for Proxy {
     }
 }
 
-async fn forward(client: TcpStream, member: Endpoint, mut ways: watch::Receiver<Way>, lost: Arc<watch::Sender<usize>>) {
+async fn forward(
+    client: TcpStream,
+    member: Endpoint,
+    mut states: watch::Receiver<State>,
+    lost: Arc<watch::Sender<usize>>,
+) {
+    let cuts = states.borrow().cuts;
     let Ok(server) = TcpStream::connect((&*member.host, member.port)).await else { return };
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
-    let (up, down) = (ways.clone(), ways.clone());
+    let (up, down) = (states.clone(), states.clone());
     tokio::select! {
         _ = copy(from_client, to_server, up, Way::Deaf, &lost) => {}
         _ = copy(from_server, to_client, down, Way::Mute, &lost) => {}
-        _ = ways.wait_for(|way| *way == Way::Cut) => {}
+        _ = states.wait_for(|state| state.cuts != cuts) => {}
     }
 }
 
-/// Copies bytes, but those that come while the way loses them. What was lost stays so: the connection is of no use then.
+/// Copies bytes until the way loses some. From then on all are lost, as a network would have it: a connection never goes on behind a gap.
 async fn copy(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
-    ways: watch::Receiver<Way>,
+    states: watch::Receiver<State>,
     loses: Way,
     lost: &watch::Sender<usize>,
 ) -> io::Result<()> {
     let mut buffer = vec![0; 64 * 1024];
+    let mut is_lost = false;
     loop {
         let read = from.read(&mut buffer).await?;
         if read == 0 {
             return Ok(());
         }
-        let is_lost = *ways.borrow() == loses;
+        is_lost |= states.borrow().way == loses;
         match is_lost {
             true => lost.send_modify(|lost| *lost += 1),
             false => to.write_all(&buffer[..read]).await?,
