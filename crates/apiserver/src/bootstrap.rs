@@ -4,6 +4,8 @@
 mod flow_control;
 mod roles;
 
+pub(crate) use flow_control::{CATCH_ALL, mandatory};
+
 use std::net::{IpAddr, SocketAddr};
 
 use serde_json::{Value, json};
@@ -28,6 +30,15 @@ const TRIES_MAX: usize = 16;
 /// Makes what is missing. `listen` is where this server can be reached.
 pub(crate) async fn run(server: &Inner, listen: SocketAddr) -> Result<(), Box<Status>> {
     make(server, || missing(server, listen)).await
+}
+
+/// Makes those defaults of flow control that somebody deleted.
+pub(crate) async fn make_flow_control(server: &Inner) -> Result<(), Box<Status>> {
+    make(server, || {
+        let snapshot = server.store.snapshot();
+        flow_control::objects(server.clock.timestamp()).filter_map(|wanted| create(server, &snapshot, wanted)).collect()
+    })
+    .await
 }
 
 /// The rules of a role of the whole cluster that there is from the start.

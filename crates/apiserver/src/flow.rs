@@ -25,6 +25,7 @@ use tokio::sync::oneshot;
 use self::levels::{Entry, Levels, Settings};
 use self::schemas::Schema;
 use crate::authorization::Asked;
+use crate::bootstrap::{CATCH_ALL, mandatory};
 use crate::metrics::Exposition;
 use crate::objects;
 use crate::user::User;
@@ -56,14 +57,14 @@ static STORED: LazyLock<[GroupResource; 2]> =
 pub(crate) struct Flow(Arc<Shared>);
 
 struct Shared {
-    read: RwLock<Read>,
+    /// None before anything was asked.
+    read: RwLock<Option<Read>>,
     levels: Mutex<Levels<oneshot::Sender<Seat>>>,
     /// How many found a free seat.
     seated: AtomicU64,
 }
 
 /// What is stored, as of some moment.
-#[derive(Default)]
 struct Read {
     marks: [Mark; 2],
     config: Arc<Config>,
@@ -114,9 +115,7 @@ impl Flow {
         listed: usize,
     ) -> Result<Place, Box<Status>> {
         let config = self.current(store);
-        let Some(schema) = config.schemas.iter().find(|schema| schema.takes(user, asked)) else {
-            return Ok(Place::default());
-        };
+        let Some(schema) = config.schema_of(user, asked) else { return Ok(Place::default()) };
         let level = config.levels.get(&schema.level);
         let uid = level.map(|level| level.uid.clone()).unwrap_or_default();
         let place = |seat| Place { seat, schema: schema.uid.clone(), level: uid };
@@ -174,14 +173,14 @@ impl Flow {
         let marks = STORED.each_ref().map(|resource| snapshot.mark(resource));
         {
             let read = self.0.read.read().unwrap_or_else(PoisonError::into_inner);
-            if read.marks == marks {
+            if let Some(read) = read.as_ref().filter(|read| read.marks == marks) {
                 return Arc::clone(&read.config);
             }
         }
         let config = Arc::new(Config::read(&snapshot));
         let mut read = self.0.read.write().unwrap_or_else(PoisonError::into_inner);
         self.levels().set(&config.levels);
-        *read = Read { marks, config: Arc::clone(&config) };
+        *read = Some(Read { marks, config: Arc::clone(&config) });
         config
     }
 
@@ -268,12 +267,37 @@ impl Config {
             snapshot.list(&query).items
         };
         let [schemas, levels] = &*STORED;
-        let mut schemas: Vec<Schema> = list(schemas).iter().map(|it| Schema::read(&objects::value(it))).collect();
-        schemas::order(&mut schemas);
+        let schemas: Vec<Schema> = list(schemas).iter().map(|it| Schema::read(&objects::value(it))).collect();
         let levels = list(levels);
         let levels = levels.iter().map(|it| objects::value(it));
         let levels = levels.map(|level| (level["metadata"].text("name").to_owned(), Settings::read(&level)));
-        Config { schemas, levels: levels.collect() }
+        let mut config = Config { schemas, levels: levels.collect() };
+        config.complete();
+        config
+    }
+
+    /// Adds what counts whether or not it is stored, and leaves out schemas that lead nowhere: no request is without a level.
+    fn complete(&mut self) {
+        for (resource, object) in mandatory() {
+            let name = object["metadata"].text("name");
+            match *resource == *STORED[1].resource {
+                true if !self.levels.contains_key(name) => {
+                    self.levels.insert(name.to_owned(), Settings::read(&object));
+                }
+                false if self.schemas.iter().all(|schema| schema.name != name) => {
+                    self.schemas.push(Schema::read(&object));
+                }
+                _ => {}
+            }
+        }
+        self.schemas.retain(|schema| self.levels.contains_key(&schema.level));
+        schemas::order(&mut self.schemas);
+    }
+
+    /// The schema that a request belongs to. Who is in no group at all is everybody's last.
+    fn schema_of(&self, user: &User, asked: &Asked<'_>) -> Option<&Schema> {
+        let takes = self.schemas.iter().find(|schema| schema.takes(user, asked));
+        takes.or_else(|| self.schemas.iter().find(|schema| schema.name == CATCH_ALL))
     }
 }
 

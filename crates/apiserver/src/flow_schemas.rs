@@ -1,12 +1,15 @@
-//! FlowSchemas say whether the priority level that they name is there.
+//! FlowSchemas say whether the priority level that they name is there, and the defaults come back when somebody deletes them.
 
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use setpoint_api::{GroupResource, Status};
 use setpoint_schema::Edit;
 use setpoint_store::{Query, Selection, WatchError};
+use tokio::time::Instant;
 
+use crate::bootstrap;
 use crate::conditions;
 use crate::definitions::{RETRY_AFTER, change_status, follow, ignore_gone};
 use crate::objects;
@@ -17,12 +20,16 @@ const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 static SCHEMAS: LazyLock<GroupResource> = LazyLock::new(|| GroupResource::new(GROUP, "flowschemas"));
 static LEVELS: LazyLock<GroupResource> = LazyLock::new(|| GroupResource::new(GROUP, "prioritylevelconfigurations"));
 
+/// How often the defaults are looked for. The same as in Kubernetes.
+const LOOK_EVERY: Duration = Duration::from_secs(60);
+
 /// Keeps their conditions true until the server stops.
 pub(crate) async fn run(server: Arc<Inner>) {
     server.until_stopped(keep(&server)).await;
 }
 
 async fn keep(server: &Inner) {
+    let mut look = Instant::now() + LOOK_EVERY;
     loop {
         let (Ok(mut schemas), Ok(mut levels)) = (follow(&server.store, &SCHEMAS), follow(&server.store, &LEVELS))
         else {
@@ -35,6 +42,12 @@ async fn keep(server: &Inner) {
         tokio::select! {
             result = schemas.next() => if matches!(result, Err(WatchError::Closed)) { return },
             _ = levels.next() => {}
+            () = tokio::time::sleep_until(look) => {
+                look = Instant::now() + LOOK_EVERY;
+                if let Err(status) = bootstrap::make_flow_control(server).await {
+                    tracing::warn!(error = %status.message, "the defaults of flow control could not be made again yet");
+                }
+            }
             () = tokio::time::sleep(RETRY_AFTER), if done.is_err() => {}
         }
     }
@@ -93,5 +106,19 @@ mod tests {
         let level = json!({"metadata": {"name": "later"}, "spec": limited});
         server.done("POST", &format!("/apis/{GROUP}/v1/prioritylevelconfigurations"), level).await;
         assert_eq!(reason().await.as_deref(), Some("Found"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn defaults_that_somebody_deletes_are_back_within_a_minute() {
+        let server = Server::tended().await;
+        let paths = ["flowschemas/service-accounts", "prioritylevelconfigurations/workload-high"];
+        let paths = paths.map(|path| format!("/apis/{GROUP}/v1/{path}"));
+        for path in &paths {
+            server.done("DELETE", path, Value::Null).await;
+        }
+        tokio::time::sleep(LOOK_EVERY + Duration::from_secs(1)).await;
+        for path in &paths {
+            server.done("GET", path, Value::Null).await;
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! What is open to everyone: whether the server is well, and what it is.
+//! Whether the server is well, and what it is. The default roles open the summaries to everyone, what they are made of to `system:masters`.
 
 use http::{Method, Response, StatusCode};
 use serde_json::json;
@@ -12,8 +12,8 @@ use crate::server::Inner;
 /// The version that clients compare with: ours within Kubernetes' numbering.
 pub const GIT_VERSION: &str = concat!("v1.36.4+setpoint-", env!("CARGO_PKG_VERSION"));
 
-/// Whether a path is open without credentials.
-pub(crate) fn is_open(segments: &[&str]) -> bool {
+/// Whether a path is about these.
+pub(crate) fn is_asked(segments: &[&str]) -> bool {
     matches!(segments, ["healthz" | "livez" | "readyz", ..] | ["version"])
 }
 
@@ -86,4 +86,57 @@ fn version() -> serde_json::Value {
         "buildDate": "1970-01-01T00:00:00Z", "goVersion": "", "compiler": "rustc",
         "platform": concat!("linux/", "amd64"),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use http::Request;
+    use tower::ServiceExt;
+
+    use crate::body::full;
+    use crate::testing::Server;
+    use crate::user::User;
+
+    #[tokio::test]
+    async fn strangers_read_the_summaries_and_nothing_beside() {
+        let server = Server::start().await;
+        server.api.prepare_roles().await.unwrap();
+        let ask = async |method: &str, path: &str, groups: &[&str]| {
+            let mut request = Request::builder().method(method).uri(path).body(full("")).unwrap();
+            if !groups.is_empty() {
+                let groups = groups.iter().map(|group| (*group).to_owned()).collect();
+                request.extensions_mut().insert(Arc::new(User { name: "a".to_owned(), groups, ..User::default() }));
+            }
+            let Ok(answer) = server.api.clone().oneshot(request).await;
+            answer.status().as_u16()
+        };
+        let (stranger, master): (&[&str], &[&str]) = (&[], &["system:masters"]);
+        for (method, path, who, code) in [
+            ("GET", "/livez", stranger, 200),
+            ("GET", "/readyz?verbose", stranger, 200),
+            ("GET", "/healthz", stranger, 200),
+            ("GET", "/version", stranger, 200),
+            ("GET", "/livez/ping", stranger, 403),
+            ("GET", "/readyz/etcd", stranger, 403),
+            ("DELETE", "/readyz", stranger, 403),
+            ("POST", "/version", stranger, 403),
+            ("GET", "/livez/ping", &["system:authenticated"], 403),
+            ("GET", "/livez/ping", master, 200),
+            ("GET", "/livez/none", master, 404),
+            ("POST", "/version", master, 405),
+        ] {
+            assert_eq!(ask(method, path, who).await, code, "{method} {path} {who:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_token_that_counts_for_nothing_reads_no_summary_either() {
+        let server = Server::start().await;
+        server.api.prepare_roles().await.unwrap();
+        let request = Request::get("/livez").header("authorization", "Bearer bad").body(full("")).unwrap();
+        let Ok(answer) = server.api.clone().oneshot(request).await;
+        assert_eq!(answer.status(), 401);
+    }
 }

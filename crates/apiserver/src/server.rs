@@ -233,15 +233,14 @@ impl tower::Service<Request<Body>> for ApiServer {
         let inner = Arc::clone(&self.inner);
         Box::pin(async move {
             let (method, uri) = (request.method().clone(), request.uri().clone());
+            // Who asks, and what they may, is judged by what is newest too. Where that can't be had, they are told so as anybody is told
+            // anything: known, and written down.
             let fresh = freshness::wait(&inner.store, &method, &uri).await;
             let registry = inner.kinds.current(&inner.store);
             let observation = inner.metrics.begin(&registry, &method, &uri);
-            if let Err(status) = fresh {
-                return Ok(inner.metrics.end(observation, answer::status(&status)));
-            }
             let id = inner.audit.get().map(|_| audit::request_id(request.headers(), &inner.chance));
             let mut record = None;
-            let handled = inner.handle(&registry, request, id.as_deref(), &mut record);
+            let handled = inner.handle(&registry, request, fresh, id.as_deref(), &mut record);
             let mut response = match AssertUnwindSafe(handled).catch_unwind().await {
                 Ok(response) => match record {
                     Some(record) => record.answered(response),
@@ -282,10 +281,11 @@ impl Inner {
     }
 
     /// Answers a request. `record` is made on the way, if the request is to be written down, and left for the caller to end.
-    async fn handle(
+    pub(crate) async fn handle(
         &self,
         registry: &Arc<Registry>,
         request: Request<Body>,
+        fresh: Result<(), Box<Status>>,
         id: Option<&str>,
         record: &mut Option<Record>,
     ) -> Response<Body> {
@@ -294,12 +294,6 @@ impl Inner {
         let user = self.authenticated(&parts);
         if let (Some(audit), Some(id)) = (self.audit.get(), id) {
             *record = Record::begin(audit, &self.clock, id, &parts, &target, user.as_deref().ok());
-        }
-        if let Target::Other(segments) = &target
-            && health::is_open(segments)
-        {
-            record.iter_mut().for_each(Record::received);
-            return health::answer(self, &parts.method, segments, parts.uri.query().unwrap_or(""));
         }
         let user = match user {
             Ok(user) => user,
@@ -312,7 +306,7 @@ impl Inner {
             }
         };
         record.iter_mut().for_each(Record::received);
-        match self.caller(&parts, user, record) {
+        match fresh.and_then(|()| self.caller(&parts, user, record)) {
             Err(status) => answer::status(&status),
             Ok(mut caller) => {
                 let response = self.answer(registry, &parts, target, &mut caller, body).await;
@@ -388,17 +382,34 @@ impl Inner {
     ) -> Answer {
         let verb = parts.method.as_str().to_ascii_lowercase();
         let asked = Asked::of_path(&verb, parts.uri.path());
-        if !caller.internal {
-            self.check_access(caller, &asked)?;
+        if !caller.internal
+            && let Err(refusal) = self.check_access(caller, &asked)
+        {
+            return self.in_turn(parts, caller, &asked, answer::status(&refusal)).await;
         }
         if let Some(answer) = self.debug.get().filter(|_| segments.first() == Some(&"debug")) {
             // A profile takes as long as it was asked to: it would hold its place for nothing.
             return Ok(answer(parts.method.clone(), parts.uri.clone()).await);
         }
         let place = self.place(parts, caller, &asked, 1).await?;
-        let mut response = discovery::answer(self, registry, parts, segments);
+        let mut response = match health::is_asked(segments) {
+            true => health::answer(self, &parts.method, segments, parts.uri.query().unwrap_or("")),
+            false => discovery::answer(self, registry, parts, segments),
+        };
         place.tell(&mut response);
         Ok(response)
+    }
+
+    /// A refusal takes its turn like any answer: otherwise those who may do nothing could ask without limit.
+    async fn in_turn(
+        &self,
+        parts: &http::request::Parts,
+        caller: &Caller,
+        asked: &Asked<'_>,
+        mut refused: Response<Body>,
+    ) -> Answer {
+        self.place(parts, caller, asked, 1).await?.tell(&mut refused);
+        Ok(refused)
     }
 
     /// A place among the requests that run. Parts of this process need none: their work is bounded where it begins.
@@ -449,7 +460,9 @@ impl Inner {
             if let (Err(refusal), Some(InProcess)) = (&checked, parts.extensions.get()) {
                 tracing::warn!(%refusal, "a part of this process has no role for what it does");
             }
-            checked?;
+            if let Err(status) = checked {
+                return self.in_turn(parts, caller, &asked, refusal(parts, &status)).await;
+            }
         }
         let served = registry.find(path.group, path.version, path.resource);
         // Where nothing is built in, upstream's last handler knows no better.
@@ -557,6 +570,7 @@ fn refusal(parts: &http::request::Parts, status: &Status) -> Response<Body> {
     }
     response
 }
+
 /// Namespaced objects are only found under their namespace, others only outside of any.
 fn is_addressed_rightly(kind: &setpoint_schema::Kind, path: &ResourcePath<'_>) -> bool {
     match (kind.namespaced, path.namespace, path.name) {

@@ -82,6 +82,20 @@ async fn an_event_tells_who_did_what_and_how_it_ended() {
 }
 
 #[tokio::test]
+async fn what_can_not_be_answered_freshly_is_written_down_too() {
+    let (server, log) = server("Metadata").await;
+    let mut request = Request::get(MAPS).body(full("")).unwrap();
+    request.extensions_mut().insert(std::sync::Arc::new(User { name: "ann".to_owned(), ..User::default() }));
+    let away = Err(Box::new(setpoint_api::Status::service_unavailable("the store is away")));
+    let (inner, mut record) = (&server.api.inner, None);
+    let answer = inner.handle(&inner.kinds.current(&inner.store), request, away, Some("id"), &mut record).await;
+    assert_eq!(record.unwrap().answered(answer).status(), 503);
+    let events = events(&log);
+    assert_eq!(stages(&events), ["RequestReceived", "ResponseComplete"]);
+    assert_eq!((&events[1]["user"]["username"], &events[1]["responseStatus"]["code"]), (&json!("ann"), &json!(503)));
+}
+
+#[tokio::test]
 async fn an_answer_says_what_its_request_is_called() {
     let (server, log) = server("Metadata").await;
     let request = Request::get("/version").body(full("")).unwrap();

@@ -10,7 +10,7 @@ const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 struct Level(&'static str, i64, i64, Option<(i64, i64)>);
 
 const LEVELS: [Level; 7] = [
-    Level("catch-all", 5, 0, None),
+    Level(CATCH_ALL, 5, 0, None),
     Level("system", 30, 33, Some((64, 6))),
     Level("node-high", 40, 25, Some((64, 6))),
     Level("leader-election", 10, 0, Some((16, 4))),
@@ -18,6 +18,12 @@ const LEVELS: [Level; 7] = [
     Level("workload-low", 100, 90, Some((128, 6))),
     Level("global-default", 20, 50, Some((128, 6))),
 ];
+
+/// What always counts, also where somebody deleted it.
+const MANDATORY: [&str; 2] = ["exempt", CATCH_ALL];
+
+/// The schema, and its level, of whoever no other takes.
+pub(crate) const CATCH_ALL: &str = "catch-all";
 
 /// Requests that wait in one queue.
 const QUEUE_LENGTH: i64 = 50;
@@ -34,6 +40,12 @@ pub(super) fn objects(now: String) -> impl Iterator<Item = Wanted> {
         Wanted::new(GROUP, "v1", "prioritylevelconfigurations", object)
     });
     levels.chain(schemas().into_iter().map(move |schema| schema.wanted(&now)))
+}
+
+/// The schemas and levels that always count, each with the resource that it is of.
+pub(crate) fn mandatory() -> impl Iterator<Item = (&'static str, Value)> {
+    let is_meant = |wanted: &Wanted| MANDATORY.iter().any(|name| wanted.object["metadata"]["name"] == *name);
+    objects(String::new()).filter(is_meant).map(|wanted| (wanted.plural, wanted.object))
 }
 
 fn metadata(name: &str) -> Value {
@@ -103,7 +115,7 @@ fn schemas() -> Vec<Schema> {
     let node_work = json!({"subjects": groups(&["system:nodes"]), "resourceRules": [nodes, leases(json!(["*"]))]});
     vec![
         schema("exempt", "exempt", 1, None, everything(groups(&[MASTERS]))),
-        schema("catch-all", "catch-all", 10000, user, everything(groups(&EVERYONE))),
+        schema(CATCH_ALL, CATCH_ALL, 10000, user, everything(groups(&EVERYONE))),
         schema("probes", "exempt", 2, None, probes),
         schema("system-leader-election", "leader-election", 100, user, lead),
         schema("system-node-high", "node-high", 400, user, node_work),

@@ -145,8 +145,10 @@ async fn an_answer_says_which_schema_and_level_its_request_was_of() {
     let mut request = Request::get("/api/v1/namespaces/default/configmaps/a").body(full("")).unwrap();
     request.extensions_mut().insert(Arc::new(user("ann")));
     let response = tower::Service::call(&mut server.api.clone(), request).await.unwrap();
-    // Nobody gave ann a role; one who may do everything sees the headers of the exempt level.
+    // Nobody gave ann a role: refusals have their turn, too. One who may do everything sees the headers of the exempt level.
     assert_eq!(response.status(), 403);
+    let header = |name: &str| response.headers()[name].to_str().unwrap().to_owned();
+    assert_eq!([header("x-kubernetes-pf-flowschema-uid"), header("x-kubernetes-pf-prioritylevel-uid")], *uids);
     let mut request = Request::get("/api/v1/namespaces/default/configmaps/a").body(full("")).unwrap();
     let master = User { groups: vec!["system:masters".to_owned()], ..user("root") };
     request.extensions_mut().insert(Arc::new(master));
@@ -204,6 +206,50 @@ async fn one_who_asks_for_documents_only_has_bounds_too() {
     let answered = ask(&server, user("ann"), "/apis").await;
     assert_eq!(answered.status(), 200);
     assert!(answered.headers().contains_key("x-kubernetes-pf-flowschema-uid"));
+}
+
+#[tokio::test]
+async fn what_is_refused_takes_its_turn() {
+    let (server, last) =
+        full_up(json!({"resourceRules": [{"verbs": ["*"], "apiGroups": [""], "resources": ["configmaps", "secrets"],
+        "namespaces": ["*"]}]}))
+        .await;
+    let path = "/api/v1/namespaces/default/secrets";
+    assert_eq!(ask(&server, user("ann"), path).await.status(), 429);
+    drop(last);
+    assert_eq!(ask(&server, user("ann"), path).await.status(), 403);
+}
+
+#[tokio::test]
+async fn no_request_is_without_a_level_though_all_schemas_are_deleted() {
+    let server = Server::start().await;
+    for plural in ["flowschemas", "prioritylevelconfigurations"] {
+        server
+            .done("DELETE", &format!("/apis/flowcontrol.apiserver.k8s.io/v1/{plural}"), serde_json::Value::Null)
+            .await;
+    }
+    let flow = Flow::with_seats(4);
+    let mut taken = Vec::new();
+    while let Ok(place) = flow.enter(&server.store, &user("ann"), &asked(), 1).await {
+        assert!(taken.len() < 1_000, "what nothing else takes has bounds");
+        taken.push(place);
+    }
+    let master = User { groups: vec!["system:masters".to_owned()], ..user("root") };
+    assert!(flow.enter(&server.store, &master, &asked(), 1).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_schema_that_leads_nowhere_takes_no_requests() {
+    let server = Server::start().await;
+    let everything = json!({"subjects": [{"kind": "User", "user": {"name": "ann"}}],
+        "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "namespaces": ["*"], "clusterScope": true}]});
+    let spec =
+        json!({"priorityLevelConfiguration": {"name": "nowhere"}, "matchingPrecedence": 3, "rules": [everything]});
+    let schema = json!({"metadata": {"name": "lost"}, "spec": spec});
+    server.done("POST", "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas", schema).await;
+    let flow = Flow::with_seats(4);
+    let place = flow.enter(&server.store, &user("ann"), &asked(), 1).await.unwrap();
+    assert!(!place.level.is_empty());
 }
 
 #[tokio::test]
