@@ -73,8 +73,14 @@ pub async fn run(arguments: &MigrateArguments) -> Result<(), Failure> {
     let objects: usize = snapshot.counts().values().sum();
     let doing = format!("writing {objects} objects");
     let written = with_progress(&doing, write(&to, &snapshot, &pki, arguments, &what)).await;
+    let newest = newest(&source).await;
     source.close().await;
     written?;
+    let newest = newest.map_err(|why| Failure::new(&what, why).hint(UNFIT))?;
+    if let Some(change) = change_between(&snapshot, &newest) {
+        let why = format!("a server still writes to {}: {change} meanwhile", arguments.from);
+        return Err(Failure::new(&what, why).hint("stop all servers first, empty the copy, and try again"));
+    }
     let target = with_progress("comparing both sides", open(&to, &pki, arguments, &what)).await?;
     let found = target.snapshot();
     target.close().await;
@@ -91,6 +97,26 @@ pub async fn run(arguments: &MigrateArguments) -> Result<(), Failure> {
         arguments.from, arguments.to
     ));
     Ok(())
+}
+
+/// What is there now, writes of others included.
+async fn newest(store: &Store) -> Result<Snapshot, String> {
+    if let Some(fresh) = store.fresh() {
+        fresh.await.map_err(|error| error.to_string())?;
+    }
+    Ok(store.snapshot())
+}
+
+/// The first thing that has changed between two moments. Events go by themselves, when their time is over.
+fn change_between(before: &Snapshot, after: &Snapshot) -> Option<String> {
+    let objects = |snapshot: &Snapshot| -> BTreeMap<_, _> {
+        let lasting = snapshot.in_order().into_iter().filter(|(key, _)| *key.resource().resource != *"events");
+        lasting.map(|(key, object)| (key.to_string(), object.revision())).collect()
+    };
+    let (before, after) = (objects(before), objects(after));
+    let written = after.iter().find(|(key, revision)| before.get(*key) != Some(revision));
+    let deleted = || before.keys().find(|key| !after.contains_key(*key)).map(|key| format!("{key} was deleted"));
+    written.map(|(key, _)| format!("{key} was written")).or_else(deleted)
 }
 
 async fn open(end: &End, pki: &Path, arguments: &MigrateArguments, what: &str) -> Result<Store, Failure> {
@@ -171,4 +197,41 @@ fn digest(snapshot: &Snapshot) -> String {
 fn keeps_order(before: &Snapshot, after: &Snapshot) -> bool {
     let at: BTreeMap<_, _> = after.in_order().into_iter().map(|(key, object)| (key, object.revision())).collect();
     before.in_order().iter().map(|(key, _)| at.get(key)).is_sorted()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use setpoint_apiserver::Registry;
+    use setpoint_store::{Change, Expectation, Key, MemoryDisk, Options, Transaction};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn whatever_changes_while_everything_is_copied_is_seen() {
+        let registry = Arc::new(Registry::builtin());
+        let (store, _) =
+            Store::open(Arc::new(MemoryDisk::new()), Arc::clone(&registry) as _, Options::default()).await.unwrap();
+        let key = |name: &str| Key::namespaced(setpoint_api::GroupResource::new("", "configmaps"), "default", name);
+        let put = async |name: &str, text: &str| {
+            let json = format!(r#"{{"metadata":{{"name":"{name}"}},"data":{{"a":"{text}"}}}}"#).into_bytes();
+            let change = Change::put(key(name), Expectation::Any, json, &*registry).unwrap();
+            store.commit(Transaction::of(change)).await.unwrap();
+        };
+        put("a", "1").await;
+        let before = store.snapshot();
+        assert_eq!(change_between(&before, &store.snapshot()), None);
+        put("b", "1").await;
+        let with_b = store.snapshot();
+        assert!(change_between(&before, &with_b).unwrap().ends_with("b was written"));
+        put("a", "1").await;
+        assert!(
+            change_between(&with_b, &store.snapshot()).unwrap().ends_with("a was written"),
+            "also with what it had"
+        );
+        store.commit(Transaction::of(Change::delete(key("b"), Expectation::Any))).await.unwrap();
+        assert!(change_between(&with_b, &store.snapshot()).is_some());
+        store.close().await;
+    }
 }
