@@ -85,6 +85,8 @@ pub(crate) struct Inner {
     pub(crate) nearby: OnceLock<Arc<dyn NearbyNodes>>,
     /// Whether there are roles for the parts of this process too.
     has_roles: AtomicBool,
+    /// Whether pods that could take over their node are warned of where a namespace says nothing about it.
+    pub(crate) warns_of_risky_pods: AtomicBool,
     /// Whether figures of nodes and pods are served.
     pub(crate) serves_node_metrics: AtomicBool,
     /// Shows what goes on in the process.
@@ -123,6 +125,7 @@ impl ApiServer {
                 left_out: OnceLock::new(),
                 nearby: OnceLock::new(),
                 has_roles: AtomicBool::new(false),
+                warns_of_risky_pods: AtomicBool::new(false),
                 serves_node_metrics: AtomicBool::new(false),
                 debug: OnceLock::new(),
                 stopping,
@@ -153,6 +156,12 @@ impl ApiServer {
     /// Asks these nodes for the logs of their pods. Whoever comes first stays.
     pub fn reach(&self, nodes: Arc<dyn NearbyNodes>) {
         let _ = self.inner.nearby.set(nodes);
+    }
+
+    /// Warns of pods that could take over their node, where the labels of a namespace say nothing about them. Kubernetes warns only of what
+    /// labels name.
+    pub fn warn_of_risky_pods(&self) {
+        self.inner.warns_of_risky_pods.store(true, Ordering::Relaxed);
     }
 
     /// Serves what nodes and pods use, as the group `metrics.k8s.io`. Where nobody measures, the group is better not there.

@@ -117,6 +117,7 @@ async fn run_on(
     service.prepare(address).await.map_err(unprepared)?;
     service.prepare_roles().await.map_err(unprepared)?;
     if beside.is_some() {
+        service.warn_of_risky_pods();
         service.prepare_own_roles().await.map_err(unprepared)?;
     }
     let tending = service.tend();

@@ -99,6 +99,15 @@ async fn the_default_start_is_hardened() {
         accounts.delete("robot", &kube::api::DeleteParams::default()).await.unwrap();
         code(&robot, "/api").await == 401
     });
+    row("pods", "those that could take over their node are warned of", {
+        let pod =
+            json!({"metadata": {"name": "p"}, "spec": {"hostPID": true, "containers": [{"name": "c", "image": "i"}]}});
+        let request =
+            Request::post("/api/v1/namespaces/default/pods?dryRun=All").header("content-type", "application/json");
+        let answer = admin.send(request.body(pod.to_string().into_bytes().into()).unwrap()).await.unwrap();
+        let warned = answer.headers().get("warning").map(|text| text.to_str().unwrap().to_owned());
+        warned.is_some_and(|text| text.contains("baseline:latest") && text.contains("host namespaces"))
+    });
     let everything = files(&data);
     row("1.2.27-28", "secrets can't be read from the disk", !everything.iter().any(|file| contains(file, CANARY)));
     row("1.2.30", "tokens can't be read from the disk", !everything.iter().any(|file| contains(file, &token)));

@@ -4,6 +4,8 @@ mod baseline;
 pub(super) mod namespace;
 mod restricted;
 
+use std::sync::atomic::Ordering;
+
 use serde_json::Value;
 use setpoint_api::{GroupResource, Status};
 use setpoint_schema::Edit;
@@ -81,7 +83,7 @@ pub(super) fn check_template(call: &mut Call<'_>, object: &Value) {
 }
 
 fn warn(call: &mut Call<'_>, labels: &Value, pod: &Value) {
-    let (level, version) = warned(labels);
+    let (level, version) = warned(labels, unlabelled(call));
     if let Some(found) = violations(level, pod) {
         call.warnings.push(format!("would violate PodSecurity \"{}:{version}\": {found}", level.name()));
     }
@@ -120,13 +122,22 @@ fn policy(labels: &Value, mode: &str) -> (Level, String) {
     (Level::parse(level), version.to_owned())
 }
 
+/// The level that is warned of in a namespace whose labels name none. The system's own pods need their nodes.
+fn unlabelled(call: &Call<'_>) -> Level {
+    let warns = call.server.warns_of_risky_pods.load(Ordering::Relaxed) && call.namespace != Some("kube-system");
+    if warns { Level::Baseline } else { Level::Privileged }
+}
+
 /// Level and version of what is warned of: what is enforced, unless the labels say otherwise.
-fn warned(labels: &Value) -> (Level, String) {
+fn warned(labels: &Value, unlabelled: Level) -> (Level, String) {
     let text = |name: &str| labels.text(&format!("pod-security.kubernetes.io/{name}"));
     let (enforced, mut warned) = (policy(labels, "enforce"), policy(labels, "warn"));
     if labels.has("pod-security.kubernetes.io/warn") {
         // A level that nobody knows is warned of by nobody.
         return if is_level(text("warn")) { warned } else { (Level::Privileged, warned.1) };
+    }
+    if !labels.has("pod-security.kubernetes.io/enforce") {
+        warned.0 = unlabelled;
     }
     if is_level(text("enforce")) && enforced.0 > warned.0 {
         warned.0 = enforced.0;

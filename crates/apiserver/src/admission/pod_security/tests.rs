@@ -61,8 +61,11 @@ fn what_is_enforced_is_warned_of_unless_the_labels_say_otherwise() {
         (json!({label("enforce"): "unknown"}), (Level::Privileged, "latest")),
         (json!({label("enforce"): "restricted", label("warn"): "unknown"}), (Level::Privileged, "latest")),
     ] {
-        let (level, version) = super::warned(&labels);
+        let (level, version) = super::warned(&labels, Level::Privileged);
         assert_eq!((level, &*version), expected, "{labels}");
+        let (level, version) = super::warned(&labels, Level::Baseline);
+        let expected = if labels == json!({}) { (Level::Baseline, "latest") } else { expected };
+        assert_eq!((level, &*version), expected, "{labels}, and a level for those without");
     }
 }
 
