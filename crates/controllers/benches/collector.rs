@@ -19,6 +19,7 @@ fn main() {
     runtime.block_on(async {
         memory(100_000).await;
         cascade(10_000).await;
+        cascade(100_000).await;
     });
 }
 

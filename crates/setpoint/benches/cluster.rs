@@ -7,15 +7,19 @@
 
 mod process;
 
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use futures_util::StreamExt;
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentStatus};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
+use kube::core::Request;
+use kube::{Client, Config, Resource};
 use process::{Process, is_chosen};
+use serde::Deserialize;
 use serde_json::json;
 
 /// How often this process looks.
@@ -34,6 +38,10 @@ async fn run() {
         let cluster = Cluster::start(100).await;
         cluster.life_of_a_deployment(1_000).await;
         cluster.life_of_a_deployment(10_000).await;
+    }
+    if is_chosen("running") {
+        Cluster::start(100).await.running(10_000).await;
+        Cluster::start(1_000).await.running(100_000).await;
     }
     if is_chosen("rollout") {
         Cluster::start(100).await.rollout(1_000).await;
@@ -75,6 +83,24 @@ struct Cluster {
     pods: Api<Pod>,
     nodes: usize,
     folder: tempfile::TempDir,
+}
+
+/// What is looked at of a pod that is watched.
+#[derive(Clone, Deserialize)]
+struct Seen {
+    metadata: SeenMeta,
+    #[serde(default)]
+    status: SeenStatus,
+}
+
+#[derive(Clone, Deserialize)]
+struct SeenMeta {
+    name: String,
+}
+
+#[derive(Clone, Default, Deserialize)]
+struct SeenStatus {
+    phase: Option<String>,
 }
 
 impl Cluster {
@@ -126,6 +152,35 @@ impl Cluster {
         self.until_quiet().await;
     }
 
+    /// How long each pod takes from the event that it is there to the one that it runs, as one sees it who watches.
+    async fn running(&self, count: usize) {
+        let request = Request::new(Pod::url_path(&(), Some("default")));
+        let request = request.watch(&WatchParams::default().timeout(290), "0").expect("a request");
+        let events = self.client.request_events::<Seen>(request).await.expect("a watch");
+        let mut events = std::pin::pin!(events);
+        let (mut begun, mut spans, start) = (HashMap::new(), Vec::with_capacity(count), Instant::now());
+        self.deployments.create(&PostParams::default(), &deployment(count)).await.expect("a Deployment");
+        while spans.len() < count {
+            match events.next().await.expect("the watch goes on").expect("events") {
+                WatchEvent::Added(pod) => drop(begun.insert(pod.metadata.name, Instant::now())),
+                WatchEvent::Modified(pod) if pod.status.phase.as_deref() == Some("Running") => {
+                    spans.extend(begun.remove(&pod.metadata.name).map(|since| since.elapsed()));
+                }
+                _ => {}
+            }
+        }
+        let seconds = start.elapsed().as_secs_f64();
+        spans.sort_unstable();
+        let at = |percent: usize| spans[(spans.len() * percent / 100).min(spans.len() - 1)].as_secs_f64() * 1000.0;
+        println!(
+            "{count} pods on {} nodes Running, beside one who watches: {:.0}/s; each p50 {:.0} ms, p99 {:.0} ms after it was made",
+            self.nodes,
+            count as f64 / seconds,
+            at(50),
+            at(99),
+        );
+    }
+
     async fn rollout(&self, count: usize) {
         self.grow(count).await;
         self.measure(&format!("rolling update of {count} pods"), count, async {
@@ -147,9 +202,8 @@ impl Cluster {
                     let jobs = jobs.clone();
                     async move { jobs.create(&PostParams::default(), &job(number)).await.expect("a Job") }
                 };
-                let made =
-                    futures_util::StreamExt::buffer_unordered(futures_util::stream::iter((0..count).map(create)), 16);
-                futures_util::StreamExt::for_each(made, async |_| {}).await;
+                let made = futures_util::stream::iter((0..count).map(create)).buffer_unordered(16);
+                made.for_each(async |_| {}).await;
                 // Jobs that succeeded are those that this selector leaves out.
                 let running = ListParams::default().fields("status.successful!=1").limit(1);
                 self.until_so(async || jobs.list_metadata(&running).await.expect("a list").items.is_empty()).await;
