@@ -54,6 +54,26 @@ fn pointer(text: &str, column: usize) -> String {
     pointer
 }
 
+/// What may stand between two operands, as the generated parser names it.
+const OPERATORS: [&str; 17] = [
+    "'=='", "'!='", "'in'", "'<'", "'<='", "'>='", "'>'", "'&&'", "'||'", "'['", "'.'", "'-'", "'?'", "'+'", "'*'",
+    "'/'", "'%'",
+];
+
+/// Go's parser has left the operand when it finds that something doesn't fit, so it misses only what would end the whole.
+fn as_in_go(message: &str) -> String {
+    let parts = message.split_once(" expecting {").and_then(|(found, rest)| Some((found, rest.strip_suffix('}')?)));
+    let Some((found, expected)) = parts.filter(|(_, expected)| expected.contains("'=='")) else {
+        return message.to_owned();
+    };
+    let ends: Vec<&str> = expected.split(", ").filter(|token| !OPERATORS.contains(token)).collect();
+    match &ends[..] {
+        [] => message.to_owned(),
+        [end] => format!("{found} expecting {end}"),
+        ends => format!("{found} expecting {{{}}}", ends.join(", ")),
+    }
+}
+
 /// Line, column (both from 1) and message of all that the generated parser complains about.
 fn complaints(expression: &str) -> Vec<(usize, usize, String)> {
     let place = |at: isize| usize::try_from(at).unwrap_or(0).max(1);
@@ -62,9 +82,11 @@ fn complaints(expression: &str) -> Vec<(usize, usize, String)> {
         Err(errors) => errors
             .errors
             .into_iter()
+            // A complaint of this parser alone, about what it could not finish for another reason.
+            .filter(|error| !error.msg.starts_with("Incomplete `"))
             .map(|error| match error.msg.contains("Recursion limit") {
                 true => (1, 1, format!("expression recursion limit exceeded: {DEPTH_MAX}")),
-                false => (place(error.pos.0), place(error.pos.1), error.msg),
+                false => (place(error.pos.0), place(error.pos.1), as_in_go(&error.msg)),
             })
             .collect(),
     }

@@ -50,6 +50,9 @@ fn the_type_of_an_expression_is_found() {
 fn what_is_wrong_is_told_with_its_place() {
     for (expression, message) in [
         ("name.(", "1:6: Syntax error: no viable alternative at input '.('\n | name.(\n | .....^"),
+        ("1.2.3", "1:4: Syntax error: extraneous input '.3' expecting <EOF>\n | 1.2.3\n | ...^"),
+        ("a b c", "1:3: Syntax error: mismatched input 'b' expecting <EOF>\n | a b c\n | ..^"),
+        ("a ? b", "1:6: Syntax error: mismatched input '<EOF>' expecting ':'\n | a ? b\n | .....^"),
         ("thing.x", "1:1: undeclared reference to 'thing' (in container '')\n | thing.x\n | ^"),
         ("spec.size", "1:5: undefined field 'size'\n | spec.size\n | ....^"),
         ("name > 5", "1:6: found no matching overload for '_>_' applied to '(string, int)'\n | name > 5\n | .....^"),
