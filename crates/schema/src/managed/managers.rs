@@ -155,6 +155,11 @@ impl Managers {
         self.by_identity.insert(owner.manager.identity(&owner.api_version), owner);
     }
 
+    /// Puts a manager in as one that it was in another version: beside what is known of it in its own.
+    pub fn insert_beside(&mut self, other_version: &str, owner: Owner) {
+        self.by_identity.insert(owner.manager.identity(other_version), owner);
+    }
+
     /// Takes a manager out.
     pub fn remove(&mut self, identity: &str) -> Option<Owner> {
         self.by_identity.remove(identity)

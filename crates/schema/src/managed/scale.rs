@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::element::Element;
 use super::field_set::FieldSet;
-use super::managers::{Managers, Owner};
+use super::managers::{Managers, Operation, Owner};
 
 /// The version of every scale.
 const SCALE_VERSION: &str = "autoscaling/v1";
@@ -34,7 +34,8 @@ pub fn from_scale(
     api_version: &str,
 ) -> Result<Option<Value>, String> {
     let (known, scale) = (Managers::decode(managed_fields)?, Managers::decode(scale_fields)?);
-    let is_same = |a: &Owner, b: &Owner| a.manager == b.manager;
+    // Who updates is another manager in each version, so it never has in the scale what it has in the object.
+    let is_same = |a: &Owner, b: &Owner| a.manager == b.manager && a.manager.operation == Operation::Apply;
     let mut after = Managers::default();
     for (_, owner) in known.iter() {
         let Some(path) = path_in(versions, &owner.api_version) else { continue };
@@ -53,7 +54,8 @@ pub fn from_scale(
     for (_, owner) in scale.iter().filter(|(_, owner)| !kept(owner)) {
         if owner.set.has(&scale_path()) && !replicas.is_empty() {
             let time = known.iter().find(|(_, other)| is_same(other, owner)).and_then(|(_, other)| other.time.clone());
-            insert_as(&mut after, &Owner { time, ..owner.clone() }, api_version, replicas.clone());
+            let (api_version, set) = (api_version.to_owned(), replicas.clone());
+            after.insert_beside(SCALE_VERSION, Owner { time, api_version, set, ..owner.clone() });
         }
     }
     Ok(after.encode())
@@ -147,5 +149,17 @@ mod tests {
         let names: Vec<_> = after.as_array().unwrap().iter().map(|entry| entry["manager"].as_str().unwrap()).collect();
         assert_eq!(names, ["one", "three", "two"]);
         assert_eq!(after[0], object[0]);
+    }
+
+    #[test]
+    fn who_has_updated_owns_the_replicas_apart_after_a_write_to_the_scale() {
+        let way = way();
+        let versions: ScaleVersions<'_> = &[("apps/v1", Some(&way))];
+        let object = json!([entry("one", "Update", "apps/v1", json!({"f:spec": {"f:paused": {}, "f:replicas": {}}}))]);
+        let scale = to_scale(Some(&object), versions).unwrap();
+        let after = from_scale(Some(&object), scale.as_ref(), versions, "apps/v1").unwrap().unwrap();
+        let mut fields: Vec<_> = after.as_array().unwrap().iter().map(|entry| entry["fieldsV1"].clone()).collect();
+        fields.sort_by_key(Value::to_string);
+        assert_eq!(fields, [json!({"f:spec": {"f:paused": {}}}), replicas()]);
     }
 }
