@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use serde_json::Value;
+use setpoint_api::FieldError;
 
 use crate::edit::Edit;
 use crate::facts;
@@ -58,6 +59,14 @@ pub fn kinds(crd: &Value) -> Result<Vec<Kind>, String> {
     let tree = Arc::new(builder.finish());
     roots.sort_by(|(a, _), (b, _)| version::compare(b.text("name"), a.text("name")));
     Ok(roots.into_iter().map(|(version, root)| kind(crd, version, stored, &tree, root)).collect())
+}
+
+/// What is wrong with a value under a part of a schema; fields are named from `field` on. Rules in CEL are not asked.
+pub(crate) fn violations(value: &Value, schema: &Value, field: &str) -> Vec<FieldError> {
+    let mut builder = builder::Builder::default();
+    let Ok(id) = builder.part(schema) else { return Vec::new() };
+    let tree = builder.finish();
+    tree.place(id).map_or_else(Vec::new, |place| check::check(value, part::Part::Place(place), None, field))
 }
 
 fn kind(crd: &Value, version: &Value, stored: (&str, TypeId), tree: &Arc<tree::Tree>, root: TypeId) -> Kind {

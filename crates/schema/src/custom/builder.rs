@@ -44,6 +44,11 @@ impl Builder {
         self.add(schema, true, 0)
     }
 
+    /// Adds a part of the schema of a version.
+    pub(super) fn part(&mut self, schema: &Value) -> Result<TypeId, String> {
+        self.add(schema, false, 0)
+    }
+
     /// All that was added.
     pub(super) fn finish(self) -> Tree {
         let mut types = self.types;

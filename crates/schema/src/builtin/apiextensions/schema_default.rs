@@ -1,10 +1,11 @@
 //! Defaults in schemas: they keep to their own schema, so that they can be filled in.
 //!
-//! Checked are types, bounds, enumerations, required and unknown fields; patterns, formats, combinations and rules are not.
+//! They are checked as objects are, but for rules in CEL.
 
 use serde_json::Value;
-use setpoint_api::{BadValue, FieldError, Path};
+use setpoint_api::{BadValue, FieldError};
 
+use crate::custom;
 use crate::edit::Edit;
 use crate::errors::Errors;
 use crate::node::Node;
@@ -22,7 +23,7 @@ fn walk(schema: &Node<'_>, errs: &mut Errors) {
         if has_unknown(value, schema.json()) {
             errs.invalid(&default, BadValue::json(value), "must not have unknown fields");
         }
-        check(&default.path(), "", value, schema.json(), errs);
+        errs.extend(custom::violations(value, schema.json(), &default.path()));
     }
     let items = schema.get("items");
     if items.json().is_object() {
@@ -54,118 +55,33 @@ fn has_unknown(value: &Value, schema: &Value) -> bool {
     }
 }
 
-/// The rules of a schema for one value, in the words of upstream's validator.
-fn check(path: &str, name: &str, value: &Value, schema: &Value, errs: &mut Errors) {
-    let at = if name.is_empty() { path.to_owned() } else { format!("{path}.{name}") };
-    if value.is_null() && schema.flag("nullable") {
-        return;
-    }
-    if !fits(value, schema) {
-        let found = type_of(value);
-        let detail = format!("{name} in body must be of type {}: \"{found}\"", schema.text("type"));
-        return errs.push(FieldError::type_invalid(&Path::nil(), found, detail).at(at));
-    }
-    check_enum(&at, value, schema, errs);
-    match value {
-        Value::Number(number) => check_bounds(&at, name, number.as_f64().unwrap_or(0.0), value, schema, errs),
-        Value::String(text) => check_length(&at, name, text, schema, errs),
-        Value::Array(items) => {
-            check_count(&at, name, items.len(), schema, errs);
-            for (index, item) in items.iter().enumerate() {
-                check(path, &format!("{name}[{index}]"), item, &schema["items"], errs);
-            }
-        }
-        Value::Object(fields) => {
-            let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
-            for missing in required.filter(|field| !fields.contains_key(*field)) {
-                errs.push(FieldError::required(&Path::nil(), "").at(format!("{at}.{missing}")));
-            }
-            for (field, inner) in fields {
-                let inside = if name.is_empty() { field.clone() } else { format!("{name}.{field}") };
-                let own = schema["properties"].get(field).or(schema.get("additionalProperties"));
-                if let Some(own) = own.filter(|own| own.is_object()) {
-                    check(path, &inside, inner, own, errs);
-                }
-            }
-        }
-        _ => {}
-    }
-}
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
 
-fn fits(value: &Value, schema: &Value) -> bool {
-    if schema.flag("x-kubernetes-int-or-string") {
-        return value.is_string() || value.is_i64() || value.is_u64();
-    }
-    match schema.text("type") {
-        "integer" => value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|number| number.fract() == 0.0),
-        "number" => value.is_number(),
-        "string" => value.is_string(),
-        "boolean" => value.is_boolean(),
-        "array" => value.is_array(),
-        "object" => value.is_object(),
-        _ => true,
-    }
-}
+    use super::*;
 
-fn type_of(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "boolean",
-        Value::Number(number) if number.is_f64() => "number",
-        Value::Number(_) => "integer",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
+    fn violations_of(schema: Value) -> Vec<String> {
+        violations(&Node::untyped(&schema).at("s")).iter().map(ToString::to_string).collect()
     }
-}
 
-fn check_enum(at: &str, value: &Value, schema: &Value, errs: &mut Errors) {
-    let Some(allowed) = schema["enum"].as_array().filter(|allowed| !allowed.contains(value)) else { return };
-    let allowed: Vec<String> =
-        allowed.iter().map(|one| one.as_str().map_or_else(|| one.to_string(), str::to_owned)).collect();
-    errs.push(FieldError::not_supported(&Path::nil(), value, &allowed).at(at));
-}
-
-fn check_bounds(at: &str, name: &str, number: f64, value: &Value, schema: &Value, errs: &mut Errors) {
-    let mut complain = |detail: String| errs.push(FieldError::invalid(&Path::nil(), value, detail).at(at));
-    if let Some(max) = schema["maximum"].as_f64() {
-        match schema.flag("exclusiveMaximum") {
-            true if number >= max => complain(format!("{name} in body should be less than {max}")),
-            false if number > max => complain(format!("{name} in body should be less than or equal to {max}")),
-            _ => {}
-        }
-    }
-    if let Some(min) = schema["minimum"].as_f64() {
-        match schema.flag("exclusiveMinimum") {
-            true if number <= min => complain(format!("{name} in body should be greater than {min}")),
-            false if number < min => complain(format!("{name} in body should be greater than or equal to {min}")),
-            _ => {}
-        }
-    }
-    if let Some(factor) = schema["multipleOf"].as_f64().filter(|factor| *factor > 0.0)
-        && (number / factor).fract() != 0.0
-    {
-        complain(format!("{name} in body should be a multiple of {factor}"));
-    }
-}
-
-fn check_length(at: &str, name: &str, text: &str, schema: &Value, errs: &mut Errors) {
-    let length = text.chars().count() as i64;
-    if let Some(max) = schema.number("maxLength").filter(|max| length > *max) {
-        errs.push(FieldError::too_long(&Path::nil(), usize::try_from(max).unwrap_or(0)).at(at));
-    }
-    if let Some(min) = schema.number("minLength").filter(|min| length < *min) {
-        let detail = format!("{name} in body should be at least {min} chars long");
-        errs.push(FieldError::invalid(&Path::nil(), text, detail).at(at));
-    }
-}
-
-fn check_count(at: &str, name: &str, count: usize, schema: &Value, errs: &mut Errors) {
-    if let Some(max) = schema.number("maxItems").filter(|max| count as i64 > *max) {
-        errs.push(FieldError::too_many(&Path::nil(), Some(count), usize::try_from(max).unwrap_or(0)).at(at));
-    }
-    if let Some(min) = schema.number("minItems").filter(|min| (count as i64) < *min) {
-        let detail = format!("{name} in body should have at least {min} items");
-        errs.push(FieldError::invalid(&Path::nil(), count as i64, detail).at(at));
+    #[test]
+    fn defaults_keep_to_all_that_objects_keep_to() {
+        let spec = json!({"type": "object", "properties": {
+            "a": {"type": "string", "format": "date", "default": "a"},
+            "b": {"type": "string", "pattern": "^b$", "default": "a"},
+            "c": {"type": "integer", "enum": [1], "multipleOf": 2, "default": 7},
+            "d": {"type": "object", "default": {}, "required": ["x"], "properties": {"x": {"type": "string"}}},
+        }});
+        assert_eq!(
+            violations_of(spec),
+            [
+                "s.properties[a].default: Invalid value: \"a\":  in body must be of type date: \"a\"",
+                "s.properties[b].default: Invalid value: \"a\":  in body should match '^b$'",
+                "s.properties[c].default: Invalid value: 7:  in body should be a multiple of 2",
+                "s.properties[c].default: Unsupported value: 7: supported values: \"1\"",
+                "s.properties[d].default.x: Required value",
+            ]
+        );
     }
 }
