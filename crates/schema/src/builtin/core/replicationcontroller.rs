@@ -71,6 +71,11 @@ impl Behaviour for ReplicationController {
         }
     }
 
+    /// What a status leaves without labels has those of its pods again as soon as it is read.
+    fn canonicalize(&self, object: &mut Value) {
+        self.default(object);
+    }
+
     fn prepare_create(&self, object: &mut Value, _context: &Context) {
         object.remove("status");
         if let Some(template) = object.find_mut(&["spec", "template"]) {
@@ -223,6 +228,14 @@ mod tests {
 
     fn template() -> Value {
         json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}})
+    }
+
+    #[test]
+    fn a_status_without_labels_leaves_those_of_the_template() {
+        let mut object = create("v1", "replicationcontrollers", controller(template()));
+        object["metadata"].remove("labels");
+        ReplicationController.canonicalize(&mut object);
+        assert_eq!(object["metadata"]["labels"], json!({"a": "b"}));
     }
 
     #[test]
