@@ -179,7 +179,7 @@ fn read_as(
         let error = FieldError::invalid(&Path::root("kind"), &*found_kind, format!("must be {kind}"));
         let name = document.get("metadata").and_then(|metadata| metadata.get("name")).and_then(Json::as_str);
         let name = name.map(|name| name.to_string()).unwrap_or_default();
-        return Err(Box::new(Status::invalid(&GroupKind::new(&*expected.group, kind), &name, &[error])));
+        return Err(Box::new(Status::invalid(&GroupKind::new(&*expected.group, &*found_kind), &name, &[error])));
     }
     if found_kind != kind || found != *expected {
         if !is_registered(&found.to_string(), &found_kind) {
@@ -195,7 +195,7 @@ fn read_as(
         }
         return Err(cannot(&not_convertible(&found, &found_kind, expected, kind)));
     }
-    let Decoded { mut value, strict: unknown, emptied } = decode(document).map_err(|error| cannot(&error))?;
+    let Decoded { mut value, strict: unknown, emptied, .. } = decode(document).map_err(|error| cannot(&error))?;
     value.set("apiVersion", expected.to_string());
     value.set("kind", kind);
     strict.extend(unknown);

@@ -76,6 +76,12 @@ pub trait Behaviour: Send + Sync + std::fmt::Debug {
         self.decode(document, root)
     }
 
+    /// Whether a list or map that is given empty counts as a change of one that is absent, when the generation moves. It is stored as absent,
+    /// so each write with it counts.
+    fn tells_empty_from_absent(&self) -> bool {
+        false
+    }
+
     /// Fills in what the user left out. Also runs on objects read from storage, so it must not depend on when it runs.
     fn default(&self, _object: &mut Value) {}
 

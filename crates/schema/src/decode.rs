@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
+use std::ops::Range;
 
 use serde_json::{Map, Value};
 use setpoint_api::{Quantity, quote, time};
@@ -22,6 +23,9 @@ const EMPTIED_MAX: usize = 100;
 /// A document that fits its type.
 #[derive(Debug, PartialEq)]
 pub struct Decoded {
+    /// What [`strict`](Self::strict) says, as Go's conversion of what a strategic patch made says it: it doesn't tell which entry of a map
+    /// something is in, and what it tells is sorted.
+    pub converted: Vec<String>,
     /// The value in normal form, without unknown fields.
     pub value: Value,
     /// What strict decoding would refuse, in document order: `unknown field "spec.x"`, `duplicate field "data.a"`.
@@ -73,7 +77,8 @@ pub fn decode(json: Json<'_>, ty: TypeRef<'_>) -> Result<Decoded, DecodeError> {
     let value = decoder.run(json, ty)?;
     let mut value = value.unwrap_or_else(|| zero(ty));
     normalize(&mut value, ty);
-    Ok(Decoded { value, strict: decoder.strict, emptied: decoder.emptied })
+    decoder.converted.sort();
+    Ok(Decoded { value, strict: decoder.strict, converted: decoder.converted, emptied: decoder.emptied })
 }
 
 /// Reads a document of no known type, as for custom kinds; only doubled fields are complained about.
@@ -82,7 +87,7 @@ pub fn decode_untyped(json: Json<'_>) -> Result<Decoded, DecodeError> {
     let value = decoder.untyped(json);
     match decoder.saved {
         Some(error) => Err(error),
-        None => Ok(Decoded { value, strict: decoder.strict, emptied: Vec::new() }),
+        None => Ok(Decoded { value, strict: decoder.strict, converted: Vec::new(), emptied: Vec::new() }),
     }
 }
 
@@ -92,6 +97,7 @@ pub fn decode_untyped(json: Json<'_>) -> Result<Decoded, DecodeError> {
 struct Decoder<'s> {
     saved: Option<DecodeError>,
     strict: Vec<String>,
+    converted: Vec<String>,
     emptied: Vec<Emptied>,
     seen: HashSet<String>,
     /// Go struct whose field is being read.
@@ -100,6 +106,8 @@ struct Decoder<'s> {
     fields: Vec<&'s Field>,
     /// Path from the root, as strict complaints name it.
     path: String,
+    /// Where in the path keys of maps are.
+    keys: Vec<Range<usize>>,
     /// Inside a type with its own reader, nothing is complained about.
     quiet: bool,
 }
@@ -183,7 +191,9 @@ impl<'s> Decoder<'s> {
                 self.complain("duplicate field", &key);
             }
             self.enter(&key);
+            self.keys.push(path_before..self.path.len());
             let value = self.value(json, value_type)?;
+            self.keys.pop();
             self.path.truncate(path_before);
             map.insert(key.into_owned(), value.unwrap_or(Value::Null));
         }
@@ -363,7 +373,13 @@ impl<'s> Decoder<'s> {
         let complaint = format!("{what} {}", quote::quote(&path));
         if self.seen.insert(complaint.clone()) {
             self.strict.push(complaint);
+            self.converted.push(format!("{what} \"{}\"", self.without_keys(path)));
         }
+    }
+
+    fn without_keys(&self, mut path: String) -> String {
+        self.keys.iter().rev().for_each(|key| path.replace_range(key.clone(), ""));
+        path
     }
 
     fn wrong(&mut self, found: String, ty: TypeRef<'s>) -> Step {
@@ -522,6 +538,17 @@ mod tests {
         let text = r#"{"template":{"spec":{"containers":[{"env":[{"valeu":1}]}]}}}"#;
         let strict = read("v1", "PodTemplate", text).unwrap().strict;
         assert_eq!(strict, [r#"unknown field "template.spec.containers[0].env[0].valeu""#]);
+    }
+
+    #[test]
+    fn converted_complaints_are_sorted_and_name_no_entries_of_maps() {
+        let text =
+            r#"{"bogus":1,"spec":{"versions":[{"x":1,"schema":{"openAPIV3Schema":{"properties":{"a":{"b":1}}}}}]}}"#;
+        let decoded = read("apiextensions.k8s.io/v1", "CustomResourceDefinition", text).unwrap();
+        let schema = "spec.versions[0].schema.openAPIV3Schema.properties";
+        assert_eq!(decoded.strict[2], format!("unknown field \"{schema}.a.b\""));
+        let expected = ["bogus".to_owned(), format!("{schema}.b"), "spec.versions[0].x".to_owned()];
+        assert_eq!(decoded.converted, expected.map(|path| format!("unknown field \"{path}\"")));
     }
 
     #[test]

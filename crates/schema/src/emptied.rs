@@ -21,6 +21,11 @@ impl Emptied {
         Self { path: path.to_owned(), list: false }
     }
 
+    /// Fields and indices from the root: `spec.rules[0].ports`.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
     /// Whether the object shows it although there is nothing in it: as null.
     pub fn is_printed(&self, object: &Value) -> bool {
         let steps = self.path.split(['.', '[']).filter(|step| !step.is_empty());

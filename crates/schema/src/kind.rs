@@ -7,6 +7,7 @@ use setpoint_api::{FieldError, GroupKind, GroupResource, GroupVersionKind};
 
 use crate::behaviour::{Behaviour, Context, Generation};
 use crate::edit::Edit;
+use crate::emptied::Emptied;
 use crate::equality;
 use crate::errors::Errors;
 use crate::facts::BUILTIN;
@@ -188,6 +189,19 @@ impl Kind {
         fields
     }
 
+    /// Moves the generation where all that differs is a list or map that was given empty, for kinds to which it does.
+    pub fn count_emptied(&self, new: &mut Value, old: &Value, emptied: &[Emptied]) {
+        let Generation::On(fields) = self.behaviour.generation() else { return };
+        if !self.behaviour.tells_empty_from_absent() || new["metadata"]["generation"] != old["metadata"]["generation"] {
+            return;
+        }
+        let mut given = new.clone();
+        emptied.iter().for_each(|one| one.restore(&mut given));
+        if fields.iter().any(|name| given[*name] != new[*name]) {
+            raise_generation(new, old);
+        }
+    }
+
     fn move_generation(&self, new: &mut Value, old: &Value) {
         let root = self.root_type();
         let changed = match self.behaviour.generation() {
@@ -198,10 +212,14 @@ impl Kind {
             Generation::OnAllButMetadata => differ_but_metadata(new, old),
         };
         if changed {
-            let before = old.find(&["metadata", "generation"]).and_then(Value::as_i64).unwrap_or(0);
-            new.ensure("metadata").set("generation", before + 1);
+            raise_generation(new, old);
         }
     }
+}
+
+fn raise_generation(new: &mut Value, old: &Value) {
+    let before = old.find(&["metadata", "generation"]).and_then(Value::as_i64).unwrap_or(0);
+    new.ensure("metadata").set("generation", before + 1);
 }
 
 /// Whether two objects differ in anything but metadata.
@@ -231,6 +249,23 @@ mod tests {
     fn deployment() -> Kind {
         let builtin = crate::builtin::by_plural("apps", "v1", "deployments").unwrap();
         Kind { behaviour: Arc::new(Counting), ..(**builtin).clone() }
+    }
+
+    #[test]
+    fn where_empty_is_not_absent_a_list_that_is_given_empty_moves_the_generation() {
+        let emptied = [Emptied::list("spec.ingress[0].from")];
+        for (group, plural, expected) in
+            [("networking.k8s.io", "networkpolicies", 8), ("networking.k8s.io", "ingresses", 7)]
+        {
+            let kind = crate::builtin::by_plural(group, "v1", plural).unwrap();
+            let old = json!({"metadata": {"generation": 7}, "spec": {"ingress": [{"ports": [{"port": 1}]}]}});
+            let mut new = old.clone();
+            kind.count_emptied(&mut new, &old, &emptied);
+            assert_eq!(new["metadata"]["generation"], expected, "{plural}");
+            assert_eq!(new["spec"], old["spec"]);
+            kind.count_emptied(&mut new, &old, &emptied);
+            assert_eq!(new["metadata"]["generation"], expected, "{plural}");
+        }
     }
 
     #[test]

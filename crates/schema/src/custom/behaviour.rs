@@ -100,7 +100,7 @@ impl Behaviour for Custom {
     }
 
     fn decode_merged(&self, document: Json<'_>, _root: TypeRef<'_>) -> Result<Decoded, DecodeError> {
-        let Decoded { mut value, mut strict, emptied } = decode_untyped(document)?;
+        let Decoded { mut value, mut strict, emptied, .. } = decode_untyped(document)?;
         let root = self.place();
         let mut unknown = Vec::new();
         if let Some(object) = value.as_object_mut() {
@@ -109,7 +109,7 @@ impl Behaviour for Custom {
         unknown.extend(pruning::prune(&mut value, root));
         unknown.extend(embedded::coerce(&mut value, root).map_err(|error| DecodeError::Value(error.to_string()))?);
         strict.extend(unknown.into_iter().map(|path| format!("unknown field {}", quote(&path))));
-        Ok(Decoded { value, strict, emptied })
+        Ok(Decoded { value, strict, converted: Vec::new(), emptied })
     }
 
     fn default(&self, object: &mut Value) {

@@ -36,6 +36,10 @@ impl Behaviour for ValidatingWebhookConfiguration {
         static_suffix_warnings(new)
     }
 
+    fn tells_empty_from_absent(&self) -> bool {
+        true
+    }
+
     fn generation(&self) -> Generation {
         Generation::On(&["webhooks"])
     }

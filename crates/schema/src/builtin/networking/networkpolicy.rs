@@ -60,6 +60,10 @@ impl Behaviour for NetworkPolicy {
         cidrs.flat_map(|cidr| ip::warnings_for_cidr(&Path::root(&cidr.path()), cidr.as_str())).collect()
     }
 
+    fn tells_empty_from_absent(&self) -> bool {
+        true
+    }
+
     fn generation(&self) -> Generation {
         Generation::On(&["spec"])
     }
