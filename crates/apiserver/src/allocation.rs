@@ -37,14 +37,14 @@ pub(crate) fn concerns(kind: &Kind) -> bool {
 }
 
 /// Fills in the addresses and ports of a new Service.
-pub(crate) fn begin_create(call: &Call<'_>, object: &mut Value) -> Result<(), Box<Status>> {
+pub(crate) fn begin_create(call: &Call<'_>, object: &mut Value, dry_run: bool) -> Result<(), Box<Status>> {
     if !concerns(call.kind()) {
         return Ok(());
     }
     let errors = service::begin_create(object, &FAMILIES);
     refuse(object, errors)?;
     let snapshot = call.server.store.snapshot();
-    let pool = Pool { server: call.server, snapshot: &snapshot };
+    let pool = Pool { server: call.server, snapshot: &snapshot, dry_run };
     addresses::assign(&pool, object)?;
     let mut ports = ports::Claims::new(&pool);
     ports::assign_new(&mut ports, object)?;
@@ -52,14 +52,14 @@ pub(crate) fn begin_create(call: &Call<'_>, object: &mut Value) -> Result<(), Bo
 }
 
 /// Fills in the addresses and ports that a changed Service needs and did not have.
-pub(crate) fn begin_update(call: &Call<'_>, new: &mut Value, old: &Value) -> Result<(), Box<Status>> {
+pub(crate) fn begin_update(call: &Call<'_>, new: &mut Value, old: &Value, dry_run: bool) -> Result<(), Box<Status>> {
     if !concerns(call.kind()) || call.subresource.is_some() {
         return Ok(());
     }
     let errors = service::begin_update(new, old, &FAMILIES);
     refuse(new, errors)?;
     let snapshot = call.server.store.snapshot();
-    let pool = Pool { server: call.server, snapshot: &snapshot };
+    let pool = Pool { server: call.server, snapshot: &snapshot, dry_run };
     addresses::reassign(&pool, new, old)?;
     let mut ports = ports::Claims::new(&pool);
     ports::reassign(&mut ports, new, old)?;
@@ -112,6 +112,8 @@ pub(crate) fn is_lost_race(kind: &Kind, status: &Status) -> bool {
 struct Pool<'a> {
     server: &'a Inner,
     snapshot: &'a Snapshot,
+    /// Nothing of it is going to be taken.
+    dry_run: bool,
 }
 
 impl Pool<'_> {

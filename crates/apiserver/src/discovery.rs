@@ -12,13 +12,15 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, VARY};
 use http::{HeaderMap, Method, Response, StatusCode};
 use serde::Serialize;
+use setpoint_api::Status;
 
 pub(crate) use groups::{Group, groups};
 
 use crate::body::Body;
+use crate::content::ACCEPTED;
 use crate::query::Query;
 use crate::registry::Registry;
-use crate::representation::{self, Media, Representation};
+use crate::representation::{self, Form, Media, Representation};
 use crate::server::{Inner, unknown_resource};
 use crate::{answer, health, metrics, node_metrics, openapi, openid, yaml_out};
 use aggregated::{Aggregated, Part};
@@ -108,6 +110,7 @@ fn document(parts: &http::request::Parts, value: &impl Serialize) -> Response<Bo
         representation::check_available(&headers, false).and_then(|()| Representation::of(&headers, &query, false));
     match form {
         Err(status) => answer::status(&status),
+        Ok(other) if other.form != Form::Object => answer::status(&Status::not_acceptable(&ACCEPTED)),
         Ok(Representation { media: Media::Yaml, .. }) => {
             let value = serde_json::to_value(value).expect("a document is always encodable");
             let mut response = answer::json(StatusCode::OK, yaml_out::write(&value));

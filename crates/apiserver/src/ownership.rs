@@ -45,6 +45,8 @@ pub(crate) fn update(call: &Call<'_>, options: &WriteOptions, live: Option<&Valu
     // A list that was given empty and is printed all the same is a value of its own here, though it is stored as null.
     let shown: Vec<_> = call.emptied.iter().filter(|one| one.is_printed(new)).collect();
     shown.iter().for_each(|one| one.restore(new));
+    // Who gives an empty list of managers wants all to be forgotten.
+    call.emptied.iter().filter(|one| one.path() == "metadata.managedFields").for_each(|one| one.restore(new));
     author.write(call).update(live, new);
     shown.iter().for_each(|one| one.empty(new));
 }

@@ -92,7 +92,36 @@ impl WriteOptions {
     /// Reads and checks them; `kind` is `CreateOptions`, `UpdateOptions` or `PatchOptions`.
     pub fn read(query: &Query<'_>, kind: &'static str) -> Result<WriteOptions, Box<Status>> {
         let manager = query.get("fieldManager");
-        let mut errors = Vec::new();
+        Self::read_besides(query, kind, Vec::new(), manager)
+    }
+
+    /// Those of a patch, which can't be forced.
+    pub fn of_patch(query: &Query<'_>) -> Result<WriteOptions, Box<Status>> {
+        let forced = query.has("force");
+        let error = FieldError::forbidden(&Path::root("force"), "may not be specified for non-apply patch");
+        Self::read_besides(
+            query,
+            "PatchOptions",
+            forced.then_some(error).into_iter().collect(),
+            query.get("fieldManager"),
+        )
+    }
+
+    /// Those of an apply, which has to say who applies.
+    pub fn of_apply(query: &Query<'_>) -> Result<WriteOptions, Box<Status>> {
+        let manager = query.get("fieldManager");
+        let error = FieldError::required(&Path::root("fieldManager"), "is required for apply patch");
+        let errors = manager.is_empty().then_some(error).into_iter().collect();
+        Ok(WriteOptions { applied: true, ..Self::read_besides(query, "PatchOptions", errors, manager)? })
+    }
+
+    /// Reads and checks them, with what else is wrong.
+    fn read_besides(
+        query: &Query<'_>,
+        kind: &'static str,
+        mut errors: Vec<FieldError>,
+        manager: &str,
+    ) -> Result<WriteOptions, Box<Status>> {
         check_field_manager(manager, &mut errors);
         check_dry_run(&query.all("dryRun"), &mut errors);
         let field_validation = read_field_validation(query.get("fieldValidation"), &mut errors);
@@ -118,15 +147,6 @@ impl WriteOptions {
             applied: false,
             kind: "UpdateOptions",
         }
-    }
-
-    /// A patch other than apply can't be forced.
-    pub fn check_not_forced(&self) -> Result<(), Box<Status>> {
-        let mut errors = Vec::new();
-        if self.force.is_some() {
-            errors.push(FieldError::forbidden(&Path::root("force"), "may not be specified for non-apply patch"));
-        }
-        refuse("PatchOptions", errors)
     }
 }
 

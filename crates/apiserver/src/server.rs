@@ -545,6 +545,9 @@ impl Inner {
             call.warnings.push(deprecation.into());
         }
         let result = verbs::run(&mut call, &parts.method, body).await;
+        if served.custom.is_none() && result.as_ref().is_err_and(|status| is_of_router(status)) {
+            call.warnings.clear();
+        }
         let mut response = result.unwrap_or_else(|status| refusal(parts, &status));
         if parts.method == Method::HEAD {
             *response.body_mut() = crate::body::full("");
@@ -566,6 +569,12 @@ struct Caller {
     internal: bool,
     /// What the audit log is told.
     noted: Noted,
+}
+
+/// Whether nobody was asked yet who knows the kind, and what is to be warned of: such refusals have details that say nothing.
+fn is_of_router(status: &Status) -> bool {
+    let is_told_by_it = matches!(status.code, 404 | 405 | 406 | 415);
+    is_told_by_it && status.details.as_ref().is_some_and(|details| *details == setpoint_api::StatusDetails::default())
 }
 
 /// A refusal in the format that the client reads.

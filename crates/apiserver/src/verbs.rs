@@ -8,6 +8,8 @@ mod get;
 mod list;
 mod patch;
 mod subresource;
+#[cfg(test)]
+mod tests;
 mod update;
 mod watch;
 
@@ -167,7 +169,9 @@ pub(crate) fn show_value(call: &Call<'_>, code: StatusCode, object: Value) -> An
         Form::Object => object,
         Form::Partial => representation::partial(&object, version),
         Form::Table => {
-            let metadata = serde_json::json!({"resourceVersion": object["metadata"]["resourceVersion"]});
+            // What a dry run makes has no version.
+            let version_of = object["metadata"].get("resourceVersion").cloned();
+            let metadata = version_of.map_or(serde_json::json!({}), |of| serde_json::json!({"resourceVersion": of}));
             let include = Include::of(&call.query)?;
             let now = call.server.clock.seconds();
             representation::table(call.kind(), &[object], metadata, include, version, now, true)
@@ -180,10 +184,23 @@ pub(crate) fn show_value(call: &Call<'_>, code: StatusCode, object: Value) -> An
 }
 
 pub(crate) fn not_acceptable(call: &Call<'_>, asked: &str, is: &str, kind: &str) -> Box<Status> {
-    let package = if call.kind().group.is_empty() { "core" } else { call.kind().group.split('.').next().unwrap_or("") };
     let mut status = Status::not_acceptable(&[]);
-    status.message = format!("you requested {asked}, but the requested object is {is} (*{package}.{kind})");
+    let of = go_type(call, kind);
+    status.message = format!("you requested {asked}, but the requested object is {is} (*{of})");
     Box::new(status)
+}
+
+/// What a kind, or its list, is called in the source of Kubernetes.
+fn go_type(call: &Call<'_>, kind: &str) -> String {
+    if call.served.custom.is_some() {
+        let list = if kind == call.kind().list_kind { "List" } else { "" };
+        return format!("unstructured.Unstructured{list}");
+    }
+    let package = match &*call.kind().group {
+        "" | "events.k8s.io" => "core",
+        group => group.split('.').next().unwrap_or(group),
+    };
+    format!("{package}.{kind}")
 }
 
 /// Writes a document as it was asked for.

@@ -68,11 +68,17 @@ fn check_asked(pool: &Pool<'_>, object: &Value, asked: &str) -> Result<String, B
     let Some(address) = ip::parse_sloppy(asked) else {
         return Err(Box::new(Status::internal_error(format!("failed to parse service IP \"{asked}\""))));
     };
-    let within = ranges(pool.snapshot).iter().any(|range| range.contains(address));
-    let why = match within {
-        false => "the provided network does not match the current range",
-        true if pool.has(&address_key(address)) => "provided IP is already allocated",
-        true => return Ok(asked.to_owned()),
+    // A dry run asks the first range alone, and not whether the address is free.
+    let why = if pool.dry_run && !is_in(DEFAULT_RANGE, address) {
+        format!("the provided IP ({address}) is not in the valid range. The range of valid IPs is {DEFAULT_RANGE}")
+    } else if pool.dry_run {
+        return Ok(asked.to_owned());
+    } else if !ranges(pool.snapshot).iter().any(|range| range.contains(address)) {
+        "the provided network does not match the current range".to_owned()
+    } else if pool.has(&address_key(address)) {
+        "provided IP is already allocated".to_owned()
+    } else {
+        return Ok(asked.to_owned());
     };
     refuse(object, vec![about_addresses(object, &format!("failed to allocate IP {asked}: {why}"))])?;
     Ok(asked.to_owned())
@@ -150,6 +156,10 @@ impl Range {
         }
         ((self.first, middle - 1), (middle, self.last))
     }
+}
+
+fn is_in(range: &str, address: IpAddr) -> bool {
+    Range::parse(range).is_some_and(|range| range.contains(address))
 }
 
 /// The ranges of all ServiceCIDRs that are in use: ready (or not yet looked at) and not going away.

@@ -50,6 +50,19 @@ async fn an_address_is_free_again_after_its_service() {
 }
 
 #[tokio::test]
+async fn a_dry_run_asks_the_first_range_and_takes_what_is_taken() {
+    let server = Server::start().await;
+    let dry = format!("{SERVICES}?dryRun=All");
+    let (code, message) = server.refused("POST", &dry, service("a", json!({"clusterIP": "1.2.3.4"}))).await;
+    assert_eq!(code, 422);
+    let expected = "failed to allocate IP 1.2.3.4: the provided IP (1.2.3.4) is not in the valid range. The range of valid IPs is 10.0.0.0/16";
+    assert!(message.ends_with(expected), "{message}");
+    let asked = json!({"clusterIP": "10.0.0.9"});
+    server.done("POST", SERVICES, service("a", asked.clone())).await;
+    server.done("POST", &dry, service("b", asked)).await;
+}
+
+#[tokio::test]
 async fn an_address_outside_of_every_range_is_refused() {
     let server = Server::start().await;
     let (code, message) = server.refused("POST", SERVICES, service("a", json!({"clusterIP": "1.2.3.4"}))).await;

@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 use serde_json::Value;
-use setpoint_api::{FieldError, GroupVersion, Path, Status};
+use setpoint_api::{GroupVersion, Status};
 use setpoint_schema::json::{self, Json};
 use setpoint_schema::managed::OnConflict;
 use setpoint_schema::{Edit, patch, yaml};
@@ -13,7 +13,7 @@ use crate::answer::Answer;
 use crate::body::Body;
 use crate::call::Call;
 use crate::ownership::Author;
-use crate::query::{FieldValidation, WriteOptions, refuse};
+use crate::query::{FieldValidation, WriteOptions};
 use crate::{content, objects};
 
 /// The media type of what is applied: YAML, and so JSON too.
@@ -21,7 +21,7 @@ pub(super) const MEDIA: &str = "application/apply-patch+yaml";
 
 pub(super) async fn run(call: &mut Call<'_>, body: Body) -> Answer {
     super::check_form(call, false)?;
-    let options = options(call)?;
+    let options = WriteOptions::of_apply(&call.query)?;
     let config = read(call, &content::read(body).await?, &options)?;
     call.noted.object(&config);
     let live = objects::find(&call.server.store.snapshot(), call.served, call.namespace, call.object_name());
@@ -56,16 +56,6 @@ fn check_no_uid(call: &Call<'_>, config: &Value) -> Result<(), Box<Status>> {
     }
 }
 
-/// The options of an apply.
-pub(super) fn options(call: &Call<'_>) -> Result<WriteOptions, Box<Status>> {
-    let options = WriteOptions { applied: true, ..WriteOptions::read(&call.query, "PatchOptions")? };
-    if options.field_manager.is_empty() {
-        let error = FieldError::required(&Path::root("fieldManager"), "is required for apply patch");
-        refuse("PatchOptions", vec![error])?;
-    }
-    Ok(options)
-}
-
 /// The live object with what is applied.
 pub(super) fn merged(
     call: &mut Call<'_>,
@@ -98,6 +88,12 @@ pub(super) fn read(call: &mut Call<'_>, bytes: &[u8], options: &WriteOptions) ->
     }
     if options.field_validation == FieldValidation::Warn {
         call.warnings.extend(doubled);
+    }
+    if !matches!(config, Value::Object(_) | Value::Null) {
+        let found = setpoint_schema::json::Json::of(&config).kind().to_owned();
+        return Err(bad(format!(
+            "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
+        )));
     }
     let kind = call.kind();
     let version: GroupVersion = config.text("apiVersion").parse().map_err(|error| bad(format!("{error}")))?;
@@ -138,7 +134,7 @@ fn is_plain(json: &Json<'_>) -> bool {
 }
 
 /// What was merged is read and defaulted like an object that a client sent whole.
-fn complete(call: &Call<'_>, mut object: Value) -> Result<Value, Box<Status>> {
+fn complete(call: &mut Call<'_>, mut object: Value) -> Result<Value, Box<Status>> {
     let kind = call.kind();
     if call.served.custom.is_none() {
         patch::convert_numbers(&mut object, kind.root_type());
@@ -147,13 +143,14 @@ fn complete(call: &Call<'_>, mut object: Value) -> Result<Value, Box<Status>> {
         .behaviour
         .decode_merged(Json::from(object), kind.root_type())
         .map_err(|error| Box::new(Status::bad_request(error.to_string())))?;
-    let mut object = decoded.value;
+    let (mut object, emptied) = (decoded.value, decoded.emptied);
     object.set("apiVersion", kind.api_version());
     object.set("kind", &*kind.kind);
     // Only now, because conflicts are told before.
     update::check_name(call, &mut object)?;
     create::check_namespace(call, &mut object)?;
     kind.behaviour.default(&mut object);
+    call.emptied = emptied;
     Ok(object)
 }
 

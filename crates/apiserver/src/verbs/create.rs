@@ -22,8 +22,11 @@ use crate::{admission, allocation, objects, ownership};
 const GENERATE_TRIES_MAX: usize = 8;
 
 pub(super) async fn run(call: &mut Call<'_>, body: Body) -> Answer {
-    let options = WriteOptions::read(&call.query, "CreateOptions")?;
+    if crate::reviews::is_review(call.kind()) {
+        crate::reviews::check_form(call)?;
+    }
     let format = Format::of(call.headers)?;
+    let options = WriteOptions::read(&call.query, "CreateOptions")?;
     let bytes = content::read(body).await?;
     let read = content::object(&bytes, format, call.kind(), options.field_validation)?;
     call.warnings.extend(read.warnings);
@@ -35,6 +38,7 @@ pub(super) async fn run(call: &mut Call<'_>, body: Body) -> Answer {
     call.noted.object(&object);
     if crate::reviews::is_review(call.kind()) {
         let name = object["metadata"].text("name").to_owned();
+        ownership::update(call, &options, None, &mut object);
         admission::post(call, &mut object, &name, &options).await?;
         return crate::reviews::answer(call, object, &options).await;
     }
@@ -144,7 +148,7 @@ fn generated_name(base: &str, suffix: &str) -> String {
 async fn insert_named(call: &mut Call<'_>, mut object: Value, options: &WriteOptions) -> Result<Outcome, Box<Status>> {
     let kind = call.kind();
     stamp(call, &mut object);
-    allocation::begin_create(call, &mut object)?;
+    allocation::begin_create(call, &mut object, options.dry_run)?;
     let context = call.context(options.dry_run);
     kind.prepare_create(&mut object, &context);
     let name = object["metadata"].text("name").to_owned();

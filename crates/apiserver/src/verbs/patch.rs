@@ -31,6 +31,8 @@ pub(super) fn is_apply(media: &str) -> bool {
     media.split(';').next().unwrap_or("").trim() == super::apply::MEDIA
 }
 
+const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+
 /// Applies the patch to a document of the call's kind.
 pub(super) type Patched<'p> = dyn Fn(&mut Call<'_>, &Value) -> Result<Value, Box<Status>> + Send + Sync + 'p;
 
@@ -85,8 +87,7 @@ pub(super) async fn apply(
         return Err(unsupported(call));
     }
     super::check_form(call, false)?;
-    let mut options = WriteOptions::read(&call.query, "PatchOptions")?;
-    options.check_not_forced()?;
+    let mut options = WriteOptions::of_patch(&call.query)?;
     options.applied = ownership == Ownership::Told;
     let bytes = content::read(body).await?;
     call.noted.patch(&bytes);
@@ -155,10 +156,15 @@ fn patched(
     // A strategic patch is merged into an object of the kind's own type, whatever kind it says.
     if !matches!(patch, Patch::Strategic(_)) {
         check_still_of(kind, &document, &shown)?;
+        let is_whole = matches!(kind.types, Types::Builtin) && fields.is_none();
+        if is_whole && is_without_version(&document) {
+            return Err(unversioned(call, &document, validation, &shown));
+        }
     }
     let decoded = kind.behaviour.decode(document, root).map_err(invalid)?;
     let mut strict: Vec<Cow<'_, str>> = patch.complaints().iter().map(|text| Cow::Borrowed(text.as_str())).collect();
-    strict.extend(decoded.strict.into_iter().map(Cow::Owned));
+    let unknown = if matches!(patch, Patch::Strategic(_)) { decoded.converted } else { decoded.strict };
+    strict.extend(unknown.into_iter().map(Cow::Owned));
     if !strict.is_empty() && validation == FieldValidation::Strict {
         return Err(invalid_patch(&shown(), &format!("strict decoding error: {}", strict.join(", "))));
     }
@@ -184,7 +190,12 @@ fn check_still_of(kind: &Kind, document: &Json<'_>, shown: &dyn Fn() -> String) 
     let expected = GroupVersion::new(&*kind.group, &*kind.version);
     let text = |name| document.get(name).and_then(Json::as_str).filter(|text| !text.is_empty());
     let found_kind = text("kind").unwrap_or(&kind.kind);
-    let found: GroupVersion = text("apiVersion").and_then(|text| text.parse().ok()).unwrap_or(expected.clone());
+    let found: GroupVersion = match text("apiVersion").map(str::parse) {
+        None => expected.clone(),
+        Some(Ok(found)) => found,
+        Some(Err(_)) if !matches!(kind.types, Types::Builtin) => expected.clone(),
+        Some(Err(why)) => return Err(invalid_patch(&shown(), &format!("{why}"))),
+    };
     if *found_kind == *kind.kind && found == expected || matches!(kind.types, Types::Own(_)) {
         return Ok(());
     }
@@ -198,6 +209,37 @@ fn check_still_of(kind: &Kind, document: &Json<'_>, shown: &dyn Fn() -> String) 
         decode::decode(document.clone(), other).map_err(|error| invalid_patch(&shown(), &error.to_string()))?;
     }
     Err(invalid_patch(&shown(), &content::not_convertible(&found, found_kind, &expected, &kind.kind)))
+}
+
+fn is_without_version(document: &Json<'_>) -> bool {
+    matches!(document, Json::Object(_)) && document.get("apiVersion").and_then(Json::as_str).is_none_or(str::is_empty)
+}
+
+/// Kubernetes reads what says no version as the form that it has within itself: there, no field is named as in any version, but for those of
+/// metadata, which stand beside the others. So it finds no name.
+fn unversioned(
+    call: &mut Call<'_>,
+    document: &Json<'_>,
+    validation: FieldValidation,
+    shown: &dyn Fn() -> String,
+) -> Box<Status> {
+    let mut document = document.clone().into_value();
+    let metadata = facts::type_named(OBJECT_META);
+    let is_known = |name: &str| {
+        name == "apiVersion" || name == "kind" || metadata.is_some_and(|metadata| metadata.field(name).is_some())
+    };
+    let fields = document.as_object().into_iter().flatten().map(|(name, _)| name).filter(|name| !is_known(name));
+    let mut unknown: Vec<String> =
+        fields.map(|name| format!("unknown field {}", setpoint_api::quote::quote(name))).collect();
+    unknown.sort();
+    if validation == FieldValidation::Strict && !unknown.is_empty() {
+        return invalid_patch(&shown(), &format!("strict decoding error: {}", unknown.join(", ")));
+    }
+    if validation == FieldValidation::Warn {
+        call.warnings.extend(unknown);
+    }
+    document.remove("metadata");
+    update::check_name(call, &mut document).expect_err("nothing has a name here")
 }
 
 /// What an error quotes: the document after the patch, but for a strategic one, of which it quotes the patch.

@@ -77,8 +77,8 @@ async fn token(call: &mut Call<'_>, body: Body) -> Answer {
 
 /// Reads the body of a subresource that takes an object of its own kind.
 async fn read(call: &mut Call<'_>, body: Body) -> Result<(serde_json::Value, WriteOptions), Box<Status>> {
-    let options = WriteOptions::read(&call.query, "CreateOptions")?;
     let format = Format::of(call.headers)?;
+    let options = WriteOptions::read(&call.query, "CreateOptions")?;
     let bytes = content::read(body).await?;
     let kind = call.kind();
     let part = kind.subresource(call.subresource.unwrap_or_default()).ok_or_else(unknown_resource)?;

@@ -156,8 +156,11 @@ async fn next<'a>(
     if call.subresource.is_none() {
         escalation::check(call, &new)?;
     }
-    allocation::begin_update(call, &mut new, &old)?;
+    allocation::begin_update(call, &mut new, &old, options.dry_run)?;
     kind.prepare_update(subresource, &mut new, &old, &call.context(options.dry_run));
+    if subresource.is_empty() {
+        kind.count_emptied(&mut new, &old, &call.emptied);
+    }
     let errors = kind.check_update(subresource, &new, &old);
     if !errors.is_empty() {
         let errors = super::as_given(call, &new, errors, |given| kind.check_update(subresource, given, &old));

@@ -74,6 +74,7 @@ async fn patch(call: &mut Call<'_>, body: Body, paths: &ScalePaths) -> Answer {
         let before = tracked(call, old, paths)?;
         let mut scale = as_scale(call, |call| patched(call, &before))?;
         track(call, &options, &before, &mut scale);
+        check_is_given(call, old, &scale, paths)?;
         resized(call, old, &scale, paths)
     };
     let outcome = patch::apply(call, body, patch::Ownership::Told, &mut through).await?;
@@ -81,7 +82,7 @@ async fn patch(call: &mut Call<'_>, body: Body, paths: &ScalePaths) -> Answer {
 }
 
 async fn apply(call: &mut Call<'_>, body: Body, paths: &ScalePaths) -> Answer {
-    let options = apply::options(call)?;
+    let options = WriteOptions::of_apply(&call.query)?;
     let bytes = content::read(body).await?;
     let config = as_scale(call, |call| apply::read(call, &bytes, &options))?;
     let mut make = |call: &mut Call<'_>, old: &Value| {
@@ -90,6 +91,7 @@ async fn apply(call: &mut Call<'_>, body: Body, paths: &ScalePaths) -> Answer {
         let mut scale = as_scale(call, |call| apply::merged(call, Some(&before), &config, &options))?;
         let version = config["metadata"].get("resourceVersion").cloned();
         scale.ensure("metadata").set_or_remove("resourceVersion", version);
+        check_is_given(call, old, &scale, paths)?;
         resized(call, old, &scale, paths)
     };
     let outcome = update::change(call, &options, &mut make).await?;
@@ -168,6 +170,15 @@ fn dotted(paths: &ScalePaths) -> String {
     paths.spec_replicas.iter().map(|name| format!(".{name}")).collect()
 }
 
+/// A patch has to give a custom object without a size one. Who sends a whole scale without a size sends zero.
+fn check_is_given(call: &Call<'_>, old: &Value, scale: &Value, paths: &ScalePaths) -> Result<(), Box<Status>> {
+    if call.served.custom.is_none() || scale["spec"].number("replicas").is_some() || has_size(old, paths) {
+        return Ok(());
+    }
+    let why = format!("the spec replicas field \"{}\" cannot be empty", dotted(paths));
+    Err(Box::new(Status::bad_request(why)))
+}
+
 /// The object with the size of a scale.
 fn resized(call: &Call<'_>, old: &Value, scale: &Value, paths: &ScalePaths) -> Result<Value, Box<Status>> {
     let mut errors = Errors::new();
@@ -177,10 +188,6 @@ fn resized(call: &Call<'_>, old: &Value, scale: &Value, paths: &ScalePaths) -> R
         return Err(Box::new(Status::invalid(&SCALE.kind.group_kind(), call.object_name(), &errors)));
     }
     let size = scale["spec"].number("replicas");
-    if call.served.custom.is_some() && size.is_none() && !has_size(old, paths) {
-        let why = format!("the spec replicas field \"{}\" cannot be empty", dotted(paths));
-        return Err(Box::new(Status::bad_request(why)));
-    }
     let mut new = old.clone();
     let version = scale["metadata"].get("resourceVersion").cloned();
     // Custom kinds take no update without a version, but their scale does.
