@@ -51,7 +51,6 @@ pub fn new_pod(
     described.subdomain = spec.service_name.clone().filter(|service| !service.is_empty());
     let others = described.volumes.take().unwrap_or_default();
     described.volumes = Some(volumes(set, spec, ordinal, others)).filter(|volumes| !volumes.is_empty());
-    pod.metadata.generate_name = None;
     pod.metadata.name = Some(name);
     pod
 }
@@ -114,7 +113,7 @@ mod tests {
         let pod = new_pod(("web", spec), (&spec.template, "web-abc"), 3, owner);
         let pod = serde_json::to_value(pod).unwrap();
         assert_eq!(pod["metadata"]["name"], "web-3");
-        assert_eq!(pod["metadata"]["generateName"], json!(null));
+        assert_eq!(pod["metadata"]["generateName"], "web-", "it says so, though its name is not drawn");
         assert_eq!(
             pod["metadata"]["labels"],
             json!({"app": "web", NAME_LABEL: "web-3", INDEX_LABEL: "3", REVISION_LABEL: "web-abc"})
