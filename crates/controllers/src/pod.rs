@@ -133,6 +133,11 @@ impl Pod {
         matches!(&*self.status.phase, "Succeeded" | "Failed")
     }
 
+    /// Whether it is being deleted while containers of it may run.
+    pub fn is_terminating(&self) -> bool {
+        !self.has_ended() && self.is_deleting()
+    }
+
     /// Whether it takes traffic.
     pub fn is_ready(&self) -> bool {
         self.status.condition("Ready").is_some_and(|ready| &*ready.status == "True")
@@ -300,6 +305,16 @@ mod tests {
             ("False", 0, "2026-01-01T00:00:10Z", false),
         ] {
             assert_eq!(pod(ready(status)).is_available(seconds, at(now)), available, "{status} {seconds} {now}");
+        }
+    }
+
+    #[test]
+    fn a_pod_that_is_deleted_terminates_until_it_has_ended() {
+        for (phase, is_terminating) in [("Pending", true), ("Running", true), ("Succeeded", false), ("Failed", false)] {
+            let mut going = pod(json!({"phase": phase}));
+            assert!(!going.is_terminating(), "{phase}");
+            going.metadata.deletion_timestamp = Some(serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap());
+            assert_eq!(going.is_terminating(), is_terminating, "{phase}");
         }
     }
 

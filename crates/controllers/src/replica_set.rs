@@ -82,7 +82,7 @@ async fn reconcile<S: Replicated>(
     let Ok(selector) = set.selector() else { return Ok(Action::done()) };
     let candidates = candidates(&caches.pods, &*set);
     let claim = Claim { owner: &*set, selector: &selector, finalizer: None };
-    let terminating = candidates.iter().filter(|pod| pod.is_deleting() && claim.is_own(&***pod)).count();
+    let terminating = candidates.iter().filter(|pod| pod.is_terminating() && claim.is_own(&***pod)).count();
     let active = candidates.into_iter().filter(|pod| pod.is_active());
     let active = claim.settle(&context, active).await?;
     let hand = Hand { context: &context, recorder: &recorder, set: &*set };

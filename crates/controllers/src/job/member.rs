@@ -29,9 +29,6 @@ pub trait Member {
 
     /// When it ended, as well as can be told.
     fn finished_at(&self) -> Timestamp;
-
-    /// Whether it is on its way out but hasn't ended.
-    fn is_terminating(&self) -> bool;
 }
 
 impl Member for Pod {
@@ -53,10 +50,6 @@ impl Member for Pod {
     fn finished_at(&self) -> Timestamp {
         let made = self.created_at();
         containers_ended_at(self).or_else(|| unready_since(self)).or_else(|| deleted_at(self)).unwrap_or(made)
-    }
-
-    fn is_terminating(&self) -> bool {
-        self.metadata.deletion_timestamp.is_some() && !self.has_ended()
     }
 }
 
