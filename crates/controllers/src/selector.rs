@@ -16,6 +16,19 @@ pub fn read(selector: Option<&LabelSelector>) -> Result<Selector, SelectorError>
     labels::LabelSelector { match_labels, match_expressions: expressions.collect() }.selector()
 }
 
+/// A selector as Go prints it, which is how users read it in messages.
+pub fn as_printed(selector: &LabelSelector) -> String {
+    let labels = selector.match_labels.iter().flatten().map(|(key, value)| format!("{key}: {value},"));
+    let expressions = selector.match_expressions.iter().flatten().map(|one| {
+        let values = one.values.clone().unwrap_or_default().join(" ");
+        format!("LabelSelectorRequirement{{Key:{},Operator:{},Values:[{values}],}},", one.key, one.operator)
+    });
+    let (labels, expressions): (String, String) = (labels.collect(), expressions.collect());
+    format!(
+        "&LabelSelector{{MatchLabels:map[string]string{{{labels}}},MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},}}"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;

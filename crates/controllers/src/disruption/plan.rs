@@ -1,7 +1,6 @@
 //! How many pods may go: pure.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use k8s_openapi::jiff::Timestamp;
 use setpoint_runtime::cache::Cached;
 
 use crate::pod::Pod;
+use crate::selector;
 
 /// A pod whose eviction was granted is deleted within this time, or it won't be at all.
 const DELETION_TIMEOUT: Duration = Duration::from_secs(2 * 60);
@@ -157,18 +157,7 @@ fn set_condition(
 
 /// What users are told when a budget has pods that nobody controls, in Kubernetes' words.
 pub fn unmanaged(spec: &PodDisruptionBudgetSpec) -> String {
-    let selector = spec.selector.clone().unwrap_or_default();
-    let mut shown = "&LabelSelector{MatchLabels:map[string]string{".to_owned();
-    for (key, value) in selector.match_labels.iter().flatten() {
-        let _ = write!(shown, "{key}: {value},");
-    }
-    shown.push_str("},MatchExpressions:[]LabelSelectorRequirement{");
-    for one in selector.match_expressions.iter().flatten() {
-        let values = one.values.clone().unwrap_or_default().join(" ");
-        let _ =
-            write!(shown, "LabelSelectorRequirement{{Key:{},Operator:{},Values:[{values}],}},", one.key, one.operator);
-    }
-    shown.push_str("},}");
+    let shown = selector::as_printed(&spec.selector.clone().unwrap_or_default());
     format!(
         "Pods selected by this PodDisruptionBudget (selector: {shown}) were found to be unmanaged. As a result, the status \
          of the PDB cannot be calculated correctly, which may result in undefined behavior. To account for these pods please \

@@ -2,7 +2,8 @@
 
 use k8s_openapi::api::autoscaling::v1::Scale;
 use k8s_openapi::api::autoscaling::v2::{
-    ContainerResourceMetricStatus, MetricSpec, MetricStatus, MetricTarget, MetricValueStatus, ResourceMetricStatus,
+    ContainerResourceMetricStatus, ExternalMetricSource, MetricSpec, MetricStatus, MetricTarget, MetricValueStatus,
+    ResourceMetricStatus,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
 use kube::api::ListParams;
@@ -19,6 +20,7 @@ use super::status::ACTIVE;
 use super::usage::{Measured, Worker};
 use crate::claim::Claimable;
 use crate::pod_control::message;
+use crate::selector;
 
 impl Look<'_> {
     /// The highest proposal of all metrics, and the name of its metric.
@@ -102,7 +104,7 @@ impl Look<'_> {
             let selects = |other: &Selector| mine.iter().any(|pod| pod.is_selected(other));
             key.namespace() == self.key.namespace() && known.selector.as_ref().is_some_and(selects)
         });
-        same.map(|(key, _)| format!("{{{} {namespace}}}", key.name())).collect()
+        same.map(|(key, _)| key.to_string()).collect()
     }
 
     /// What one metric proposes. If it can't: the reason, what the condition says, and what the event says.
@@ -167,13 +169,12 @@ impl Look<'_> {
 
     /// Metrics that come from APIs which no server here has.
     fn unserved(&mut self, spec: &MetricSpec) -> (&'static str, String, String) {
-        let missing = |api: &str| {
-            format!("unable to fetch metrics from {api} metrics API: the server could not find the requested resource")
-        };
+        let missing =
+            "unable to fetch metrics from custom metrics API: no custom metrics API (custom.metrics.k8s.io) registered";
         match spec.type_.as_str() {
             "Pods" => {
                 let name = spec.pods.as_ref().map_or("", |pods| &pods.metric.name);
-                let why = format!("unable to get metric {name}: {}", missing("custom"));
+                let why = format!("unable to get metric {name}: {missing}");
                 let said = format!("failed to get pods metric value: {why}");
                 self.no_metric("FailedGetPodsMetric", why, said)
             }
@@ -182,14 +183,13 @@ impl Look<'_> {
                     (&object.metric.name, &object.described_object.kind, &object.described_object.name)
                 });
                 let namespace = self.key.namespace().unwrap_or_default();
-                let why = format!("unable to get metric {name}: {kind} on {namespace} {object}/{}", missing("custom"));
+                let why = format!("unable to get metric {name}: {kind} on {namespace} {object}/{missing}");
                 let said = format!("failed to get object metric value: {why}");
                 self.no_metric("FailedGetObjectMetric", why, said)
             }
             "External" => {
-                let name = spec.external.as_ref().map_or("", |external| &external.metric.name);
-                let why = format!("unable to get external metric {name}: {}", missing("external"));
-                let said = format!("failed to get {name} external metric value: {why}");
+                let namespace = self.key.namespace().unwrap_or_default();
+                let (why, said) = unserved_external(namespace, &spec.external.clone().unwrap_or_default());
                 self.no_metric("FailedGetExternalMetric", why, said)
             }
             other => {
@@ -274,5 +274,45 @@ fn value(resource: &str, found: &Proposal) -> MetricValueStatus {
         average_utilization: found.utilization,
         average_value: Some(Text(Quantity::from_milli(found.average, format).to_string())),
         value: None,
+    }
+}
+
+/// Why a metric from outside can't be had: what the condition says, and what the event says.
+fn unserved_external(namespace: &str, source: &ExternalMetricSource) -> (String, String) {
+    let name = &source.metric.name;
+    let selector = source.metric.selector.as_ref().map_or_else(|| "nil".to_owned(), selector::as_printed);
+    let why = format!(
+        "unable to get external metric {namespace}/{name}/{selector}: unable to fetch metrics from external metrics API: \
+         the server could not find the requested resource (get {name}.external.metrics.k8s.io)"
+    );
+    let tried = match source.target.average_value {
+        Some(_) => format!("failed to get {name} external metric"),
+        None => format!("failed to get external metric {name}"),
+    };
+    let said = format!("failed to get {name} external metric value: {tried}: {why}");
+    (why, said)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_metric_from_outside_is_told_with_its_selector() {
+        let told = |source| unserved_external("shop", &serde_json::from_value(source).unwrap());
+        let missing = "unable to fetch metrics from external metrics API: the server could not find the requested resource \
+                       (get q.external.metrics.k8s.io)";
+        let (why, said) = told(json!({"metric": {"name": "q"}, "target": {"type": "Value", "value": "1"}}));
+        assert_eq!(why, format!("unable to get external metric shop/q/nil: {missing}"));
+        assert_eq!(said, format!("failed to get q external metric value: failed to get external metric q: {why}"));
+        let selector = json!({"matchLabels": {"a": "b"}});
+        let target = json!({"type": "AverageValue", "averageValue": "1"});
+        let (why, said) = told(json!({"metric": {"name": "q", "selector": selector}, "target": target}));
+        let shown =
+            "&LabelSelector{MatchLabels:map[string]string{a: b,},MatchExpressions:[]LabelSelectorRequirement{},}";
+        assert_eq!(why, format!("unable to get external metric shop/q/{shown}: {missing}"));
+        assert_eq!(said, format!("failed to get q external metric value: failed to get q external metric: {why}"));
     }
 }
