@@ -1,7 +1,6 @@
 //! The Endpoints that a Service should have.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1::{EndpointAddress, EndpointPort, EndpointSubset, Endpoints, ObjectReference, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -42,7 +41,7 @@ pub fn plan(service: &Service, pods: &[&Pod], current: Option<&Endpoints>) -> Op
     if is_truncated {
         annotations.insert(OVER_CAPACITY.to_owned(), "truncated".to_owned());
     }
-    match trigger(service, pods, current) {
+    match trigger(service, pods, current, &subsets) {
         Some(at) => annotations.insert(TRIGGER_TIME.to_owned(), at.to_string()),
         None => annotations.remove(TRIGGER_TIME),
     };
@@ -56,21 +55,37 @@ pub fn plan(service: &Service, pods: &[&Pod], current: Option<&Endpoints>) -> Op
     Some(Endpoints { metadata, subsets: Some(subsets).filter(|subsets| !subsets.is_empty()) })
 }
 
-/// Addresses with the same ports are in one subset.
+/// Ports with the same addresses behind them are in one subset.
 fn subsets(service: &Service, pods: &[&Pod]) -> Vec<EndpointSubset> {
     let includes_unready = backend::publishes_unready(service);
-    let mut subsets: BTreeMap<PortKey, EndpointSubset> = BTreeMap::new();
+    let mut behind: BTreeMap<PortKey, (Option<EndpointPort>, Behind)> = BTreeMap::new();
     for pod in pods.iter().filter(|pod| backend::may_answer(pod, includes_unready)) {
         let (Some(address), Some(ports)) = (address(service, pod), ports(service, pod)) else { continue };
-        let subset = subsets.entry(key_of(&ports)).or_insert_with(|| EndpointSubset {
-            ports: Some(ports).filter(|ports| !ports.is_empty()),
-            ..EndpointSubset::default()
-        });
         let is_ready = includes_unready || pod.is_ready();
-        let addresses = if is_ready { &mut subset.addresses } else { &mut subset.not_ready_addresses };
-        addresses.get_or_insert_default().push(address);
+        let ports = if ports.is_empty() { vec![None] } else { ports.into_iter().map(Some).collect() };
+        for port in ports {
+            let (_, addresses) = behind.entry(key_of(port.as_slice())).or_insert_with(|| (port, Behind::new()));
+            addresses.insert((address.ip.clone(), pod.metadata.uid.to_string()), (address.clone(), is_ready));
+        }
+    }
+    let mut subsets: BTreeMap<Vec<(Place, bool)>, EndpointSubset> = BTreeMap::new();
+    for (port, addresses) in behind.into_values() {
+        let places = addresses.iter().map(|(place, (_, is_ready))| (place.clone(), *is_ready)).collect();
+        subsets.entry(places).or_insert_with(|| subset(addresses)).ports.get_or_insert_default().extend(port);
     }
     normal(subsets.into_values().collect())
+}
+
+/// An address, and whose it is.
+type Place = (String, String);
+
+/// The addresses behind a port, and whether they are ready.
+type Behind = BTreeMap<Place, (EndpointAddress, bool)>;
+
+fn subset(addresses: Behind) -> EndpointSubset {
+    let (ready, unready): (Vec<_>, Vec<_>) = addresses.into_values().partition(|(_, is_ready)| *is_ready);
+    let only = |list: Vec<(EndpointAddress, bool)>| Some(list.into_iter().map(|(address, _)| address).collect());
+    EndpointSubset { addresses: only(ready), not_ready_addresses: only(unready), ports: None }
 }
 
 fn address(service: &Service, pod: &Pod) -> Option<EndpointAddress> {
@@ -126,7 +141,7 @@ pub fn normal(mut subsets: Vec<EndpointSubset>) -> Vec<EndpointSubset> {
                 }
             }
             let uid = |one: &EndpointAddress| one.target_ref.as_ref().and_then(|target| target.uid.clone());
-            list.sort_by_key(|one| (one.ip.parse::<IpAddr>().ok(), uid(one)));
+            list.sort_by_key(|one| (one.ip.clone(), uid(one)));
             Some(list)
         };
         subset.addresses = order(subset.addresses.take());
@@ -179,23 +194,35 @@ fn labels(service: &Service) -> BTreeMap<String, String> {
     labels
 }
 
-/// The earliest change of a pod that led to this write; of a new object, when its Service was made.
-fn trigger(service: &Service, pods: &[&Pod], current: Option<&Endpoints>) -> Option<Timestamp> {
-    let Some(current) = current else {
+/// The earliest change of a pod that led to this write; of an object that was not looked after before, when its Service was made.
+fn trigger(
+    service: &Service,
+    pods: &[&Pod],
+    current: Option<&Endpoints>,
+    wanted: &[EndpointSubset],
+) -> Option<Timestamp> {
+    let is_own = |current: &&Endpoints| current.metadata.labels.iter().flatten().any(|(name, _)| name == MANAGED_BY);
+    let Some(current) = current.filter(is_own) else {
         return service.metadata.creation_timestamp.as_ref().map(|time| time.0);
     };
     let has = |list: &Option<Vec<EndpointAddress>>, uid: &str| {
         list.iter().flatten().any(|one| one.target_ref.as_ref().and_then(|target| target.uid.as_deref()) == Some(uid))
     };
-    let subsets = || current.subsets.iter().flatten();
-    let is_known = |pod: &&&Pod| {
+    let old = current.subsets.as_deref().unwrap_or_default();
+    let is_known = |pod: &Pod| {
         let uid = &*pod.metadata.uid;
         let place = |subset: &EndpointSubset| {
             if pod.is_ready() { has(&subset.addresses, uid) } else { has(&subset.not_ready_addresses, uid) }
         };
-        subsets().any(place)
+        old.iter().any(place)
     };
-    let changed = pods.iter().filter(|pod| !is_known(pod)).filter_map(|pod| {
+    let is_in = |subsets: &[EndpointSubset], pod: &Pod| {
+        let uid = &*pod.metadata.uid;
+        subsets.iter().any(|subset| has(&subset.addresses, uid) || has(&subset.not_ready_addresses, uid))
+    };
+    // One that neither was there nor is now makes no difference.
+    let matters = |pod: &&&Pod| !is_known(pod) && (is_in(old, pod) || is_in(wanted, pod));
+    let changed = pods.iter().filter(matters).filter_map(|pod| {
         pod.status.condition("Ready").and_then(|ready| ready.last_transition_time.as_ref()).map(|time| time.0)
     });
     changed.min()
@@ -253,6 +280,31 @@ mod tests {
         assert_eq!(plan(&service(json!({})), &[&c, &b, &a], Some(&made)).map(|new| words(&new)), None);
         let changed = plan(&service(json!({})), &[&a], Some(&made)).unwrap();
         assert_eq!((words(&changed).as_str(), changed.metadata.annotations), ("8080:a|", None));
+    }
+
+    #[test]
+    fn a_port_that_all_pods_have_is_in_a_subset_of_its_own() {
+        let two = json!({"ports": [{"name": "web", "port": 80, "targetPort": "http"}, {"name": "m", "port": 81}]});
+        let (a, c) = (pod("a", "True", 8080), pod("c", "True", 9090));
+        let made = plan(&service(two.clone()), &[&a, &c], None).unwrap();
+        assert_eq!(words(&made), "81:ac| 8080:a| 9090:c|");
+        assert_eq!(words(&plan(&service(two), &[&a], None).unwrap()), "81+8080:a|", "the same addresses: one subset");
+    }
+
+    #[test]
+    fn the_trigger_is_a_change_of_a_pod_that_makes_a_difference() {
+        let at = |plan: &Endpoints| plan.metadata.annotations.as_ref().and_then(|all| all.get(TRIGGER_TIME).cloned());
+        let (a, b) = (pod("a", "True", 8080), pod("b", "True", 8080));
+        let web = service(json!({}));
+        let made = plan(&web, &[&a, &b], None).unwrap();
+        let mut ended = pod("z", "False", 8080);
+        ended.status.phase = "Failed".into();
+        let fewer = plan(&web, &[&a, &ended], Some(&made)).unwrap();
+        assert_eq!(at(&fewer), None, "one that has ended was never there");
+        let unready = plan(&web, &[&a, &pod("b", "False", 8080)], Some(&made)).unwrap();
+        assert_eq!(at(&unready).as_deref(), Some("2026-01-01T00:00:09Z"));
+        let foreign = Endpoints { subsets: made.subsets.clone(), ..Endpoints::default() };
+        assert_eq!(at(&plan(&web, &[&a], Some(&foreign)).unwrap()).as_deref(), Some("2026-01-01T00:00:00Z"));
     }
 
     #[test]
