@@ -138,13 +138,20 @@ fn plan_family(
         }
     }
     let is_first = existing.is_empty();
-    for (key, (ports, candidates)) in groups {
+    let said = readiness(existing);
+    for (key, (ports, mut candidates)) in groups {
+        for (identity, candidate) in &mut candidates {
+            // Ports or hints that change are no change of the pod.
+            candidate.changed_at =
+                candidate.changed_at.filter(|_| said.get(identity) != Some(&serves(&candidate.endpoint)));
+        }
         let slices = by_ports.remove(&key).unwrap_or_default();
         plan.add(plan_ports(owner, family, &ports, candidates, &slices, is_first));
     }
     plan.delete.extend(by_ports.into_values().flatten());
     if existing.len() == plan.delete.len() && plan.create.is_empty() {
-        let placeholder = owner.new_slice(family, &[]);
+        let made_at = if is_first { owner.made_at() } else { None };
+        let placeholder = Draft::new(&owner.new_slice(family, &[])).stamped(made_at);
         match &plan.delete[..] {
             [only] if is_same(only, &placeholder) && owner.owns(only) => plan.delete.clear(),
             _ => plan.create.push(placeholder),
@@ -152,6 +159,16 @@ fn plan_family(
     }
     plan.reuse(owner);
     plan
+}
+
+/// Which endpoints are known, and whether they were ready when they were written down.
+fn readiness(slices: &[Arc<EndpointSlice>]) -> BTreeMap<Identity, Option<bool>> {
+    let endpoints = slices.iter().flat_map(|slice| slice.endpoints.iter().flatten());
+    endpoints.map(|endpoint| (identity(endpoint), serves(endpoint))).collect()
+}
+
+fn serves(endpoint: &Endpoint) -> Option<bool> {
+    endpoint.conditions.as_ref()?.serving
 }
 
 /// Whether a slice is a placeholder already.
@@ -198,8 +215,7 @@ fn plan_ports(
             None => {
                 let mut draft = Draft::new(&owner.new_slice(family, ports));
                 draft.fill(&mut missing);
-                let made_at = owner.service.metadata.creation_timestamp.as_ref().map(|time| time.0);
-                let changed_at = if is_first { made_at } else { draft.changed_at };
+                let changed_at = if is_first { owner.made_at() } else { draft.changed_at };
                 plan.create.push(draft.stamped(changed_at));
             }
         }
@@ -273,6 +289,11 @@ impl Draft {
 impl Owner<'_> {
     fn owns(&self, slice: &EndpointSlice) -> bool {
         slice.metadata.owner_references.iter().flatten().any(|owner| owner.uid == self.reference.uid)
+    }
+
+    /// When the Service was made.
+    fn made_at(&self) -> Option<Timestamp> {
+        self.service.metadata.creation_timestamp.as_ref().map(|time| time.0)
     }
 
     /// The labels of the Service, and those by which slices are found.

@@ -87,6 +87,27 @@ fn slices_hold_a_hundred_and_change_seldom() {
 }
 
 #[test]
+fn slices_tell_which_change_of_a_pod_led_to_them() {
+    let made = |plan: &Plan| {
+        let slices = plan.create.iter().chain(&plan.update).cloned();
+        let annotations = slices.map(|slice| slice.metadata.annotations.unwrap_or_default());
+        annotations.map(|all| all.get(backend::TRIGGER_TIME).cloned()).collect::<Vec<_>>()
+    };
+    let web = service(json!({}));
+    let empty = planned(&web, &[], &[]);
+    assert_eq!(made(&empty), [Some("2026-01-01T00:00:00Z".to_owned())], "the first is there because the Service is");
+    let slices = after(empty, &[]);
+    let one = planned(&web, &[pod(1, "ready")], &slices);
+    assert_eq!(made(&one), [Some("2026-01-01T00:00:09Z".to_owned())]);
+    let slices = after(one, &slices);
+    let renamed = service(json!({"ports": [{"name": "other", "port": 80, "targetPort": "http"}]}));
+    let ports = planned(&renamed, &[pod(1, "ready")], &slices);
+    assert_eq!(made(&ports), [None], "no pod has changed");
+    let unready = planned(&web, &[pod(1, "unready")], &slices);
+    assert_eq!(made(&unready), [Some("2026-01-01T00:00:09Z".to_owned())]);
+}
+
+#[test]
 fn conditions_tell_ready_serving_and_terminating() {
     for (how, extra, expected) in [
         ("ready", json!({}), [true, true, false]),
