@@ -6,7 +6,7 @@ use crate::classes::Class;
 use crate::cluster::Cluster;
 use crate::fit::{Obstacles, Reason};
 use crate::judge::Judge;
-use crate::message::{Counts, NO_NODES, unavailable, unavailable_because};
+use crate::message::{CONFLICTING_NAMES, Counts, NO_NODES, unavailable, unavailable_because};
 use crate::node::NodeNumber;
 use crate::queue::{Call, Waiting};
 use crate::score::{FULL, score};
@@ -73,6 +73,11 @@ impl Cluster {
     }
 
     fn choose_named(&mut self, pod: &Waiting, claims: &Claims, names: &[Box<str>]) -> Result<Choice, Refusal> {
+        if names.is_empty() && self.offering > 0 {
+            // Only another pod could ask for less at once: what a pod asks of its node never changes.
+            let told = unavailable_because(self.offering, CONFLICTING_NAMES);
+            return Err(Refusal { told, calls: Vec::new(), is_by_node: false, failing: HashMap::new() });
+        }
         let mut found = Vec::new();
         let mut failing = HashMap::new();
         for name in names {

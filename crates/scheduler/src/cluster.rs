@@ -13,7 +13,7 @@ use crate::choose::Refusal;
 use crate::classes::{Classes, SHELVES};
 use crate::demand::{Demand, class};
 use crate::images::{Images, whole_name};
-use crate::message::{NO_NODES, without_preemption};
+use crate::message::{NO_NODES, NOT_ELIGIBLE, unresolved, without_preemption};
 use crate::node::{Node, NodeNumber, Offer, State, ZONE};
 use crate::nominations::{Nominations, Nominee};
 use crate::owners::Owners;
@@ -159,13 +159,11 @@ impl Cluster {
 
     fn refuse(&mut self, pod: Waiting, refusal: Refusal, now: Instant) -> Next {
         let preemption = match self.offering {
-            0 => Err(None),
-            _ => self.preempt(&pod, &refusal).map_err(Some),
+            0 => Err(NO_NODES.to_owned()),
+            _ if !refusal.is_by_node => Err(unresolved(&refusal.told)),
+            _ => self.preempt(&pod, &refusal).map_err(|why| without_preemption(&refusal.told, &why)),
         };
-        let keeps = preemption
-            .as_ref()
-            .err()
-            .is_some_and(|why| why.as_ref().is_some_and(|why| why.starts_with("not eligible")));
+        let keeps = !refusal.is_by_node || preemption.as_ref().is_err_and(|told| told.contains(NOT_ELIGIBLE));
         match preemption {
             Ok(preemption) => {
                 let outdone = self.outdo(&pod, preemption.node);
@@ -177,11 +175,7 @@ impl Cluster {
                 self.queue.sleep(&pod.uid, refusal.calls, now);
                 Next::Preempt(pod, refusal.told, preemption, outdone)
             }
-            Err(why) => {
-                let told = match why {
-                    Some(why) => without_preemption(&refusal.told, &why),
-                    None => NO_NODES.to_owned(),
-                };
+            Err(told) => {
                 if !keeps && self.nominations.remove(&pod.uid) {
                     self.queue.call(&Call::Nomination, now);
                 }

@@ -10,6 +10,12 @@ pub const NO_NODES: &str = "no nodes available to schedule pods";
 /// The scheduler of Kubernetes says this of every pod that has no claims of devices; people and scripts know it so.
 const NO_CLAIMS: &str = "no new claims to deallocate";
 
+/// Why no room is made for a pod that keeps the node that was held for it.
+pub const NOT_ELIGIBLE: &str = "not eligible";
+
+/// What is told of a pod that must be on several nodes at once.
+pub const CONFLICTING_NAMES: &str = "pod affinity terms conflict";
+
 /// Reasons with the number of nodes that have them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts(BTreeMap<String, usize>);
@@ -41,6 +47,12 @@ pub fn unavailable(nodes: usize, reasons: &Counts) -> String {
 /// What holds on every node: `0/5 nodes are available: persistentvolumeclaim "data" not found.`
 pub fn unavailable_because(nodes: usize, why: &str) -> String {
     format!("0/{nodes} nodes are available: {why}.")
+}
+
+/// Adds what Kubernetes' scheduler says once a pod is refused before any node is looked at: its claims of devices, which it goes on to ask for,
+/// were not read then.
+pub fn unresolved(told: &str) -> String {
+    format!("{told} not found")
 }
 
 /// Adds why no other pod was sent away.

@@ -12,7 +12,7 @@ use crate::choose::Refusal;
 use crate::classes::Verdict;
 use crate::cluster::Cluster;
 use crate::fit::Obstacles;
-use crate::message::{Counts, unavailable};
+use crate::message::{Counts, NOT_ELIGIBLE, unavailable};
 use crate::node::NodeNumber;
 use crate::queue::Waiting;
 use crate::storage::Claims;
@@ -53,10 +53,10 @@ impl Cluster {
     /// Finds room for a pod that fits nowhere, or says why there is none.
     pub fn preempt(&mut self, pod: &Waiting, refusal: &Refusal) -> Result<Preemption, String> {
         if !pod.preempts {
-            return Err("not eligible due to preemptionPolicy=Never.".to_owned());
+            return Err(format!("{NOT_ELIGIBLE} due to preemptionPolicy=Never."));
         }
         if self.is_being_made_room_for(pod, refusal) {
-            return Err("not eligible due to a terminating pod on the nominated node.".to_owned());
+            return Err(format!("{NOT_ELIGIBLE} due to a terminating pod on the nominated node."));
         }
         let has_lesser = self.priorities.keys().next().is_some_and(|lowest| *lowest < pod.priority);
         let mut counts = Counts::default();

@@ -99,6 +99,13 @@ async fn selectors_cordons_and_ports_are_obeyed() {
         "0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector. no new claims to deallocate, \
         preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."
     );
+    let named = |name: &str| json!({"key": "metadata.name", "operator": "In", "values": [name]});
+    let both = json!({"nodeSelectorTerms": [{"matchFields": [named("one"), named("two")]}]});
+    let affinity = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": both}});
+    pod(&plane, "torn", "1", json!({"affinity": affinity})).await;
+    settled(&plane).await;
+    let why = "0/2 nodes are available: pod affinity terms conflict. not found";
+    assert_eq!(place(&plane, "torn"), why);
     let nodes: Api<Node> = Api::all(plane.client());
     let cordon = |on: bool| Patch::Merge(json!({"spec": {"unschedulable": on}}));
     nodes.patch("one", &PatchParams::default(), &cordon(true)).await.unwrap();
@@ -239,8 +246,7 @@ async fn pods_wait_for_their_claims_and_follow_their_volumes() {
     let with_claim = |claim: &str| json!({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": claim}}]});
     pod(&plane, "lost", "1", with_claim("nothing")).await;
     settled(&plane).await;
-    let why = "0/2 nodes are available: persistentvolumeclaim \"nothing\" not found. no new claims to deallocate, \
-        preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.";
+    let why = "0/2 nodes are available: persistentvolumeclaim \"nothing\" not found. not found";
     assert_eq!(place(&plane, "lost"), why);
     let claims: Api<PersistentVolumeClaim> = Api::default_namespaced(plane.client());
     let claim = |name: &str, class: &str| {
