@@ -37,7 +37,7 @@ impl Acts {
     pub async fn act(&self, next: Next) -> Done {
         match next {
             Next::Bind(pod, node) => self.bind_and_say(pod, &node).await,
-            Next::Prepare(pod, node, steps) => match self.prepare(&node, &steps).await {
+            Next::Prepare(pod, node, steps) => match self.hold_and_prepare(&pod, &node, &steps).await {
                 Ok(()) => Done::Told,
                 Err(error) => {
                     let note = format!("binding volumes: {error}");
@@ -93,6 +93,15 @@ impl Acts {
             .create_subresource("binding", pod.key.name(), &PostParams::default(), body)
             .map_err(kube::Error::BuildRequest)?;
         self.client.request::<Value>(request).await.map(drop)
+    }
+
+    /// Tells others, such as those who add nodes, where a pod will be, and gets its volumes ready there.
+    async fn hold_and_prepare(&self, pod: &Waiting, node: &str, steps: &[Step]) -> Result<(), kube::Error> {
+        if &*pod.nominated != node {
+            let patch = json!({"metadata": {"uid": &*pod.uid}, "status": {"nominatedNodeName": node}});
+            self.patch_status(&pod.key, patch).await;
+        }
+        self.prepare(node, steps).await
     }
 
     /// Gets volumes ready on a node.

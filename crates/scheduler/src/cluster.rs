@@ -154,6 +154,7 @@ impl Cluster {
         let calls = steps.iter().map(|step| Call::Claim(step.claim().clone())).collect();
         self.queue.sleep(&pod.uid, calls, now);
         let name = self.name_of(node);
+        self.queue.update(&pod.uid, |known| known.nominated = name.clone());
         Next::Prepare(pod, name, steps)
     }
 

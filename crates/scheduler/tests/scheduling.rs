@@ -268,6 +268,8 @@ async fn pods_wait_for_their_claims_and_follow_their_volumes() {
     let selected = data.metadata.annotations.unwrap_or_default().remove("volume.kubernetes.io/selected-node");
     let selected = selected.expect("the node is told to who makes volumes");
     assert_eq!(place(&plane, "first"), "", "it waits for its volume");
+    let held = plane.state().object("", "pods", "default", "first").unwrap();
+    assert_eq!(held["status"]["nominatedNodeName"], json!(selected), "and who adds nodes knows where it will be");
     let affinity = json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [
         {"key": "kubernetes.io/hostname", "operator": "In", "values": [selected]}]}]}});
     let volume = json!({"metadata": {"name": "disk"}, "spec": {"capacity": {"storage": "1Gi"},
