@@ -16,7 +16,7 @@ use crate::{
 
 /// One controller.
 pub struct Entry {
-    /// What it is called: in `--controllers`, in its metrics and events. Its service account is [`account`]'s.
+    /// What it is called: in `--controllers` and in its metrics; in events [`author`] tells. Its service account is [`account`]'s.
     pub name: &'static str,
     /// What it was called once; `--controllers` still knows it.
     pub alias: &'static str,
@@ -111,6 +111,23 @@ pub fn account(name: &str) -> Option<&str> {
         "token-cleaner-controller" => "token-cleaner",
         other => other,
     })
+}
+
+/// What the controller with this name calls itself in events: scripts look for the words of Kubernetes.
+#[must_use]
+pub fn author(name: &str) -> &str {
+    match name {
+        "disruption-controller" => "controllermanager",
+        "endpoints-controller" => "endpoint-controller",
+        "endpointslice-controller" => "endpoint-slice-controller",
+        "endpointslice-mirroring-controller" => "endpoint-slice-mirroring-controller",
+        "ephemeral-volume-controller" => "ephemeral_volume",
+        "horizontal-pod-autoscaler-controller" => "horizontal-pod-autoscaler",
+        "node-lifecycle-controller" => "node-controller",
+        "persistentvolume-binder-controller" => "persistentvolume-controller",
+        "replicationcontroller-controller" => "replication-controller",
+        other => other,
+    }
 }
 
 /// Adds the chosen controllers to the manager of a wiring.
@@ -222,6 +239,14 @@ mod tests {
         let said = Choice::parse("*,-deploy").unwrap_err().to_string();
         assert!(said.starts_with("there is no controller \"deploy\"; there are "), "{said}");
         assert!(said.contains("serviceaccount-controller"), "{said}");
+    }
+
+    #[test]
+    fn events_name_controllers_as_in_kubernetes() {
+        assert_eq!(author("disruption-controller"), "controllermanager");
+        assert_eq!(author("job-controller"), "job-controller");
+        let others = ALL.iter().filter(|entry| author(entry.name) != entry.name).count();
+        assert_eq!(others, 9, "each that is renamed is there");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use setpoint_runtime::controller::{Builder, Controller};
 use setpoint_runtime::events::{self, Happening, Recorder, Severity};
 use setpoint_runtime::manager::{Manager, ManagerError, Runnable};
 
+use crate::catalog::author;
 use crate::certificates::Signer;
 use crate::pod::{self, Pod};
 use crate::root_ca::RootCa;
@@ -69,10 +70,13 @@ impl Wiring<'_> {
         let (clock, chance) = (self.manager.clock(), self.manager.chance(name));
         // Not fenced: a process that isn't leading has something to say too.
         let events_client = self.manager.metrics().client(&client);
-        let (recorder, writer) = events::recorder(name, self.instance, events_client, clock, chance.fork("events"));
+        let (recorder, writer) =
+            events::recorder(author(name), self.instance, events_client, clock, chance.fork("events"));
+        let writer_name = writer.name().to_owned();
         self.manager.add(writer)?;
         Ok(Desk {
             name,
+            writer_name,
             client: self.manager.guard(&client),
             recorder,
             clock,
@@ -91,6 +95,7 @@ pub struct Desk {
     pub recorder: Recorder,
     pub clock: Clock,
     pub chance: Chance,
+    writer_name: String,
     settings: Settings,
     manager: Manager,
 }
@@ -132,12 +137,12 @@ impl Desk {
 
     /// Gives something that is no controller of the usual shape to the manager. It ends before the writer of its events does.
     pub fn run_part(&self, part: impl Runnable) -> Result<(), ManagerError> {
-        self.manager.add_after(&[&format!("events of {}", self.name)], part)
+        self.manager.add_after(&[&self.writer_name], part)
     }
 
     /// Gives the controller to the manager. It ends before the writer of its events does.
     pub fn run(&self, controller: Controller) -> Result<(), ManagerError> {
-        self.manager.add_controller(&[&format!("events of {}", self.name)], controller)
+        self.manager.add_controller(&[&self.writer_name], controller)
     }
 }
 
