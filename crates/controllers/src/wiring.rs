@@ -6,7 +6,7 @@ use setpoint_runtime::cache::{Cached, Informer, Target};
 use setpoint_runtime::clock::{Chance, Clock};
 use setpoint_runtime::config::{Config, QueueSettings, Settings};
 use setpoint_runtime::controller::{Builder, Controller};
-use setpoint_runtime::events::{self, Happening, Recorder, Severity};
+use setpoint_runtime::events::{self, Form, Happening, Recorder, Severity};
 use setpoint_runtime::manager::{Manager, ManagerError, Runnable};
 
 use crate::catalog::author;
@@ -72,6 +72,7 @@ impl Wiring<'_> {
         let events_client = self.manager.metrics().client(&client);
         let (recorder, writer) =
             events::recorder(author(name), self.instance, events_client, clock, chance.fork("events"));
+        let writer = writer.form(Form::Counted);
         let writer_name = writer.name().to_owned();
         self.manager.add(writer)?;
         Ok(Desk {

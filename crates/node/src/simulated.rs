@@ -85,7 +85,8 @@ pub fn add_to(manager: &Manager, client: &Client, options: Options) -> Result<()
     let client = manager.metrics().client(client);
     let chance = manager.chance("simulated nodes").fork("events");
     let (recorder, writer) = record::recorder(events::AUTHOR, &prefix, client.clone(), manager.clock(), chance);
-    manager.add(writer.paced(queue::Bucket::new(events::PER_SECOND, events::BURST)))?;
+    manager
+        .add(writer.form(record::Form::CountedOnHost).paced(queue::Bucket::new(events::PER_SECOND, events::BURST)))?;
     let seen = heartbeat::add_to(manager, &client, &nodes)?;
     kubelet::add_to(manager, &client, nodes, seen, recorder)
 }

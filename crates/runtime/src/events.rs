@@ -4,6 +4,7 @@
 //! an object is cut off for a while. Recording never waits and never fails: an event that can't be kept is dropped.
 
 mod correlator;
+mod counted;
 mod recent;
 mod writer;
 
@@ -165,6 +166,19 @@ impl Recorder {
     }
 }
 
+/// In which form events are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// As `events.k8s.io/v1` has them: the same again is a series, which is written now and then.
+    #[default]
+    Series,
+    /// As the controllers of Kubernetes write them, in `v1`: with a source, a first and a last time and a count, which is always the
+    /// newest. `kubectl get events --sort-by=.lastTimestamp` and the like look there.
+    Counted,
+    /// The same, and the source names the instance as its host, as nodes do.
+    CountedOnHost,
+}
+
 /// Writes what a [`Recorder`] records, under a manager.
 #[derive(Debug)]
 pub struct EventWriter {
@@ -174,6 +188,13 @@ pub struct EventWriter {
 }
 
 impl EventWriter {
+    /// Writes events in another form.
+    #[must_use]
+    pub fn form(mut self, form: Form) -> EventWriter {
+        self.writer.write_as(form);
+        self
+    }
+
     /// Writes no more than the bucket has tokens for. What comes meanwhile waits, and is dropped once too many wait.
     #[must_use]
     pub fn paced(mut self, bucket: Bucket) -> EventWriter {

@@ -154,7 +154,7 @@ impl Call {
                 && !path.contains(".authorization.k8s.io/"),
             is_watch: has("watch=true") || has("watch=1"),
             is_lease: path.contains("/coordination.k8s.io/"),
-            is_event: path.contains("/events.k8s.io/"),
+            is_event: path.contains("/events.k8s.io/") || is_core_event(path),
             is_collection: is_collection(path),
             has_initial_events: has("sendInitialEvents=true"),
         }
@@ -172,6 +172,16 @@ impl Call {
     /// Whether it changes anything but a heartbeat, or what is told about things.
     fn is_change(&self) -> bool {
         self.is_write && !self.is_lease && !self.is_event
+    }
+}
+
+/// Whether a path names events in the form of `v1`.
+fn is_core_event(path: &str) -> bool {
+    let Some(rest) = path.strip_prefix("/api/v1/") else { return false };
+    let mut parts = rest.split('/');
+    match parts.next() {
+        Some("namespaces") => parts.nth(1) == Some("events"),
+        first => first == Some("events"),
     }
 }
 
@@ -220,6 +230,16 @@ mod tests {
         for path in ["/api/v1/namespaces/a/pods/b", "/api/v1/nodes/a", "/apis/apps/v1/namespaces/a/deployments/b/scale"]
         {
             assert!(!is_collection(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn events_of_v1_are_told_from_the_rest() {
+        for path in ["/api/v1/namespaces/a/events", "/api/v1/namespaces/a/events/b", "/api/v1/events"] {
+            assert!(is_core_event(path), "{path}");
+        }
+        for path in ["/api/v1/namespaces/events", "/api/v1/namespaces/events/pods", "/apis/apps/v1/events"] {
+            assert!(!is_core_event(path), "{path}");
         }
     }
 }

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use k8s_openapi::api::events::v1::{Event, EventSeries};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use tokio::time::Instant;
 
 use super::recent::Recent;
@@ -36,6 +35,8 @@ type Key = [String; 8];
 
 #[derive(Debug)]
 pub(super) struct Correlator {
+    /// Whether each event of a series is told, not only that there is one.
+    pub(super) tells_each: bool,
     spam: Recent<[String; 3], Bucket>,
     similar: Recent<Key, Similar>,
     series: Recent<Key, Series>,
@@ -62,6 +63,7 @@ struct Series {
 impl Correlator {
     pub(super) fn new() -> Correlator {
         Correlator {
+            tells_each: false,
             spam: Recent::new(REMEMBERED_MAX),
             similar: Recent::new(REMEMBERED_MAX),
             series: Recent::new(REMEMBERED_MAX),
@@ -71,11 +73,16 @@ impl Correlator {
     pub(super) fn take(&mut self, event: Event, now: Instant) -> Verdict {
         let event = self.combine(event, now);
         let key = key(&event, false);
-        if self.series.contains(&key) {
-            return self.count(&key, event.event_time, now);
+        let is_known = self.series.contains(&key);
+        let verdict = if is_known { self.count(&key, &event, now) } else { Verdict::Nothing };
+        if is_known && !self.tells_each {
+            return verdict;
         }
         if self.is_spam(&event, now) {
             return Verdict::Nothing;
+        }
+        if is_known {
+            return verdict;
         }
         self.series.entry(&key, || Series { event: event.clone(), last: now });
         Verdict::Create(Box::new(event))
@@ -110,16 +117,21 @@ impl Correlator {
         event
     }
 
-    /// The second of its kind makes a series, which is told at once; later ones only count.
-    fn count(&mut self, key: &Key, at: Option<MicroTime>, now: Instant) -> Verdict {
-        let Some(at) = at else { return Verdict::Nothing };
+    /// The second of its kind makes a series, which is told at once; later ones only count, unless each is told.
+    fn count(&mut self, key: &Key, event: &Event, now: Instant) -> Verdict {
+        let Some(at) = event.event_time.clone() else { return Verdict::Nothing };
         let series = self.series.entry(key, || Series { event: Event::default(), last: now });
         series.last = now;
+        // That of combined ones is another each time.
+        series.event.note.clone_from(&event.note);
         match &mut series.event.series {
             Some(counted) => {
                 counted.count = counted.count.saturating_add(1);
                 counted.last_observed_time = at;
-                Verdict::Nothing
+                match self.tells_each {
+                    true => Verdict::Patch(Box::new(series.event.clone())),
+                    false => Verdict::Nothing,
+                }
             }
             none => {
                 *none = Some(EventSeries { count: 2, last_observed_time: at });

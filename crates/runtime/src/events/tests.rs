@@ -67,6 +67,34 @@ async fn an_event_says_who_what_and_about_whom() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn counted_events_have_a_source_times_and_the_newest_count() {
+    let bench = start_with(|writer| writer.form(Form::CountedOnHost));
+    for _ in 0..3 {
+        bench.say("kitchen", "21 degrees");
+    }
+    let calls = bench.calls().await;
+    assert_eq!(calls[0].path, "/api/v1/namespaces/house/events");
+    let about =
+        json!({"apiVersion": "v1", "kind": "Room", "namespace": "house", "name": "kitchen", "uid": "uid-kitchen"});
+    let expected = json!({
+        "apiVersion": "v1", "kind": "Event",
+        "metadata": {"name": format!("kitchen.{:x}", 1_767_225_600_000_000_000_i64), "namespace": "house"},
+        "firstTimestamp": "2026-01-01T00:00:00Z", "lastTimestamp": "2026-01-01T00:00:00Z", "count": 1,
+        "type": "Normal", "reason": "Heated", "message": "21 degrees", "involvedObject": about,
+        "source": {"component": "thermostat", "host": "thermostat-0"},
+        "reportingComponent": "thermostat", "reportingInstance": "thermostat-0",
+    });
+    assert_eq!(calls[0].body, expected);
+    let counts: Vec<_> = calls[1..].iter().map(|call| (call.method.clone(), call.body["count"].clone())).collect();
+    assert_eq!(counts, [(Method::PATCH, json!(2)), (Method::PATCH, json!(3))]);
+    sleep(Duration::from_secs(12 * 60)).await;
+    assert!(bench.calls().await.is_empty(), "all is said");
+    bench.say("kitchen", "21 degrees");
+    let last = &bench.calls().await[0].body;
+    assert_eq!((&last["count"], &last["lastTimestamp"]), (&json!(4), &json!("2026-01-01T00:12:00Z")));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_paced_writer_writes_no_more_than_it_may() {
     let bench = start_with(|writer| writer.paced(Bucket::new(1.0, 3)));
     for room in 0..6 {

@@ -1,16 +1,22 @@
 //! Brings events to the API server.
 
+use std::fmt::Debug;
 use std::future::Future;
 use std::time::Duration;
 
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{Patch, PatchParams, PostParams};
-use kube::{Api, Client, ResourceExt};
-use serde_json::json;
+use kube::core::NamespaceResourceScope;
+use kube::{Api, Client, Resource, ResourceExt};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, sleep_until};
 
+use super::Form;
 use super::correlator::{Correlator, SERIES_QUIET, Verdict};
+use super::counted;
 use crate::clock::{Chance, Clock};
 use crate::queue::{Bucket, Limiter};
 use crate::retry::{is_already_exists, is_not_found};
@@ -28,6 +34,7 @@ pub(super) struct Writer {
     clock: Clock,
     chance: Chance,
     correlator: Correlator,
+    form: Form,
     pace: Option<Bucket>,
     /// When the next one may be written.
     free_at: Instant,
@@ -49,9 +56,15 @@ impl Writer {
             clock,
             chance,
             correlator: Correlator::new(),
+            form: Form::default(),
             pace: None,
             free_at: clock.now(),
         }
+    }
+
+    pub(super) fn write_as(&mut self, form: Form) {
+        self.form = form;
+        self.correlator.tells_each = form != Form::Series;
     }
 
     pub(super) fn pace(&mut self, bucket: Bucket) {
@@ -110,13 +123,20 @@ impl Writer {
         }
     }
 
+    /// Counts that were always written need no last word.
     async fn finish(&mut self) {
+        if self.form != Form::Series {
+            return;
+        }
         for event in self.correlator.finish(Instant::now()) {
             self.write(event).await;
         }
     }
 
     async fn refresh(&mut self) {
+        if self.form != Form::Series {
+            return;
+        }
         for event in self.correlator.ongoing() {
             self.write(event).await;
         }
@@ -142,11 +162,26 @@ impl Writer {
     }
 
     async fn attempt(&self, event: &Event) -> Result<(), kube::Error> {
+        match self.form {
+            Form::Series => {
+                let patch = event.series.as_ref().map(|series| json!({"series": series}));
+                self.patch_or_create(event, patch).await
+            }
+            form => {
+                let written = counted::written(event, form == Form::CountedOnHost);
+                self.patch_or_create(&written, event.series.as_ref().map(|_| counted::change(&written))).await
+            }
+        }
+    }
+
+    async fn patch_or_create<K>(&self, event: &K, patch: Option<Value>) -> Result<(), kube::Error>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + Serialize + DeserializeOwned,
+    {
         let namespace = event.namespace().unwrap_or_default();
-        let api: Api<Event> = Api::namespaced(self.client.0.clone(), &namespace);
-        if let Some(series) = &event.series {
-            let patch = Patch::Merge(json!({"series": series}));
-            match api.patch(&event.name_any(), &PatchParams::default(), &patch).await {
+        let api: Api<K> = Api::namespaced(self.client.0.clone(), &namespace);
+        if let Some(patch) = patch {
+            match api.patch(&event.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await {
                 // The server forgets events after a while.
                 Err(error) if is_not_found(&error) => (),
                 answer => return answer.map(drop),
