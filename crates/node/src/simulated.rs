@@ -38,8 +38,11 @@ mod kubelet;
 mod log;
 mod plan;
 mod pod;
+mod probes;
 mod shell;
 mod status;
+mod stop;
+mod told;
 mod usage;
 
 use std::sync::Arc;

@@ -7,9 +7,11 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-use super::behaviour::Behaviour;
-use super::pod::Container;
+use super::behaviour::{self, Behaviour, Role};
+use super::pod::{Container, Pod};
+use super::probes::Kind;
 use super::status::{seconds, time_of};
+use super::stop::{self, Stop};
 
 /// The pause before the second restart; it doubles with each that follows.
 const BACK_OFF: u64 = 10;
@@ -22,8 +24,8 @@ const FIRST_PAUSE: u64 = 1;
 /// How long a failed pull shows as an error before it shows as a pause.
 const PULL_ERROR: u64 = 10;
 
-/// The code of a container whose end nobody saw.
-const LOST_CODE: i32 = 137;
+/// The code of a container that was killed, or whose end nobody saw.
+pub const KILLED: i32 = 137;
 
 /// Whether a container that ended starts again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +44,18 @@ impl Restart {
         }
     }
 
-    pub fn again(self, code: i32) -> bool {
+    /// What a container of a pod with this policy does; it may have one of its own. An init container starts again only if it failed.
+    pub fn of_container(container: &Container, role: Role, pod: Restart) -> Restart {
+        let own = container.restart_policy.as_deref().map_or(pod, Restart::of);
+        if role == Role::Init && own == Restart::Always { Restart::OnFailure } else { own }
+    }
+
+    /// Whether a container that ended with this code starts again, by this policy or by a rule of its own.
+    pub fn again(self, container: &Container, code: i32) -> bool {
+        container.restart_policy_rules.iter().any(|rule| rule.is_met(code)) || self.by_policy(code)
+    }
+
+    fn by_policy(self, code: i32) -> bool {
         match self {
             Restart::Always => true,
             Restart::OnFailure => code != 0,
@@ -56,11 +69,10 @@ pub struct Life<'a> {
     pub container: &'a Container,
     pub behaviour: Behaviour,
     pub restart: Restart,
-    /// Whether it has to end well before others start: it is ready then.
-    pub is_init: bool,
+    pub role: Role,
+    pub pod: &'a Pod,
     /// What back-off messages call its pod.
-    pub pod: &'a str,
-    pub uid: &'a str,
+    pub full_name: &'a str,
     /// When its pod came to the node.
     pub begun: Timestamp,
     /// What ran at this moment is lost.
@@ -94,12 +106,45 @@ impl Life<'_> {
             (None, None, _) => self.start(&mut status),
         };
         status.state = Some(state);
-        let ready_at = self.ready_at(&status);
-        let wake = wake.into_iter().chain(ready_at.filter(|&at| at > self.now)).min();
+        let wake = wake.into_iter().chain(self.health_changes(&status)).min();
         Moment { status: self.finish(status), wake }
     }
 
-    /// A container that was told to stop, and did so in order.
+    /// A container that is asked to end; when it does, or did, if it ran. `turn` is when those have ended that go first.
+    pub fn stopping(
+        &self,
+        old: Option<&ContainerStatus>,
+        stop: Stop,
+        turn: Timestamp,
+    ) -> (ContainerStatus, Option<Timestamp>) {
+        let mut status = self.status(old);
+        let Some(running) = status.state.as_ref().and_then(|state| state.running.as_ref()) else {
+            return (status, None);
+        };
+        let started = running.started_at.as_ref().map_or(self.now, |time| time.0);
+        let (at, code) = self.end_of_stop(&status, started, stop, turn);
+        if at <= self.now {
+            let ended = self.end(&status, started, at, code);
+            status.state = Some(ContainerState { terminated: Some(ended), ..ContainerState::default() });
+        }
+        (self.finish(status), Some(at))
+    }
+
+    fn end_of_stop(
+        &self,
+        status: &ContainerStatus,
+        started: Timestamp,
+        stop: Stop,
+        turn: Timestamp,
+    ) -> (Timestamp, i32) {
+        let turn = Duration::try_from(turn.duration_since(stop.at)).unwrap_or_default();
+        let course = self.behaviour.course(status.restart_count);
+        let end = stop::end(course.on_stop, self.behaviour.hook, turn, stop.grace);
+        let asked = (later(stop.at, end.after), end.code);
+        self.own_end(status, started).filter(|own| own.0 <= asked.0).unwrap_or(asked)
+    }
+
+    /// A container that was never seen to end, of a pod that has.
     pub fn stopped(&self, old: Option<&ContainerStatus>) -> ContainerStatus {
         let mut status = self.status(old);
         let state = status.state.take().unwrap_or_default();
@@ -107,7 +152,7 @@ impl Life<'_> {
             (Some(ended), _) => ended,
             (None, running) => {
                 let started = running.as_ref().and_then(|it| it.started_at.as_ref()).map_or(self.now, |time| time.0);
-                let code = if running.is_some() { 0 } else { 137 };
+                let code = if running.is_some() { 0 } else { KILLED };
                 self.end(&status, started, self.now, code)
             }
         };
@@ -124,8 +169,10 @@ impl Life<'_> {
     }
 
     fn start(&self, status: &mut ContainerStatus) -> (ContainerState, Option<Timestamp>) {
-        status.container_id =
-            Some(format!("simulated://{}", digest(&[self.uid, &status.name, &status.restart_count.to_string()])));
+        status.container_id = Some(format!(
+            "simulated://{}",
+            digest(&[&self.pod.metadata.uid, &status.name, &status.restart_count.to_string()])
+        ));
         status.image_id = format!("simulated/{}@sha256:{}", self.container.image, digest(&[&self.container.image]));
         let running = ContainerStateRunning { started_at: Some(time_of(self.now)) };
         self.running(status, running)
@@ -137,12 +184,15 @@ impl Life<'_> {
         running: ContainerStateRunning,
     ) -> (ContainerState, Option<Timestamp>) {
         let started = running.started_at.as_ref().map_or(self.now, |time| time.0);
-        let end = self.behaviour.end_of(status.restart_count).map(|end| (later(started, end.after), end.code));
-        let lost = self.lost.filter(|lost| started < *lost).map(|lost| (seconds(lost), LOST_CODE));
-        let end = end.into_iter().chain(lost).min_by_key(|(at, _)| *at);
-        match end {
+        let own = self.own_end(status, started);
+        let killed = self.killed(status, started).filter(|(at, _)| own.is_none_or(|own| *at < own.0));
+        match killed.or(own) {
             Some((at, code)) if at <= self.now => {
                 let ended = self.end(status, started, at, code);
+                if killed.is_some() && self.starts_at_once(status, at) {
+                    status.last_state = Some(ContainerState { terminated: Some(ended), ..ContainerState::default() });
+                    return self.restart(status);
+                }
                 self.ended(status, ended)
             }
             end => {
@@ -152,6 +202,37 @@ impl Life<'_> {
         }
     }
 
+    /// When and how a run ends by itself, or with its node.
+    fn own_end(&self, status: &ContainerStatus, started: Timestamp) -> Option<(Timestamp, i32)> {
+        let end = self.behaviour.course(status.restart_count).end;
+        let end = end.map(|end| (later(started, end.after), end.code));
+        let lost = self.lost.filter(|lost| started < *lost).map(|lost| (seconds(lost), KILLED));
+        end.into_iter().chain(lost).min_by_key(|(at, _)| *at)
+    }
+
+    /// When and how a run ends that a probe gives up.
+    fn killed(&self, status: &ContainerStatus, started: Timestamp) -> Option<(Timestamp, i32)> {
+        let (at, kind) = self.behaviour.course(status.restart_count).health.killed?;
+        let probe = match kind {
+            Kind::Startup => &self.container.startup_probe,
+            Kind::Liveness => &self.container.liveness_probe,
+            Kind::Readiness => &None,
+        };
+        let own = probe.as_ref().and_then(|probe| probe.termination_grace_period_seconds);
+        let grace =
+            own.and_then(|it| u64::try_from(it).ok()).map_or_else(|| stop::grace(self.pod), Duration::from_secs);
+        let at = later(started, at);
+        Some(self.end_of_stop(status, started, Stop { at, grace }, at))
+    }
+
+    /// Whether a container that a probe gave up starts without a pause: it does unless it is in the pause after the end before.
+    fn starts_at_once(&self, status: &ContainerStatus, ended: Timestamp) -> bool {
+        let last = status.last_state.as_ref().and_then(|state| state.terminated.as_ref());
+        let before = last.and_then(|last| last.finished_at.as_ref()).map(|time| time.0);
+        let is_over = before.is_none_or(|before| later(before, pause(status.restart_count)) <= ended);
+        is_over && self.restart != Restart::Never
+    }
+
     fn ended(
         &self,
         status: &mut ContainerStatus,
@@ -159,7 +240,7 @@ impl Life<'_> {
     ) -> (ContainerState, Option<Timestamp>) {
         let finished = ended.finished_at.as_ref().map_or(self.now, |time| time.0);
         let shown = ContainerState { terminated: Some(ended.clone()), ..ContainerState::default() };
-        if !self.restart.again(ended.exit_code) {
+        if !self.restart.again(self.container, ended.exit_code) {
             return (shown, None);
         }
         if status.restart_count == 0 {
@@ -181,14 +262,14 @@ impl Life<'_> {
         let finished = time(last.and_then(|last| last.finished_at.as_ref()));
         let ran = finished.duration_since(time(last.and_then(|last| last.started_at.as_ref())));
         let forgiven = ran >= SignedDuration::try_from(FORGIVEN_AFTER).unwrap_or(SignedDuration::MAX);
-        let restarts = if forgiven { 1 } else { u32::try_from(status.restart_count).unwrap_or(1).clamp(1, 10) };
-        let pause = (BACK_OFF << (restarts - 1)).min(BACK_OFF_MAX);
-        let again = later(finished, Duration::from_secs(pause));
+        let pause = pause(if forgiven { 1 } else { status.restart_count });
+        let again = later(finished, pause);
         if self.now >= again {
             return self.restart(status);
         }
         let name = &self.container.name;
-        let message = format!("back-off {} restarting failed container={name} pod={}", go_span(pause), self.pod);
+        let message =
+            format!("back-off {} restarting failed container={name} pod={}", go_span(pause.as_secs()), self.full_name);
         (waiting("CrashLoopBackOff", Some(message)), Some(again))
     }
 
@@ -219,27 +300,50 @@ impl Life<'_> {
             container_id: status.container_id.clone(),
             exit_code: code,
             finished_at: Some(time_of(finished)),
+            message: self.last_words(status, finished.duration_since(started), code),
             reason: Some(if code == 0 { "Completed" } else { "Error" }.to_owned()),
             started_at: Some(time_of(started)),
             ..ContainerStateTerminated::default()
         }
     }
 
-    fn ready_at(&self, status: &ContainerStatus) -> Option<Timestamp> {
-        let running = status.state.as_ref()?.running.as_ref()?;
-        let started = running.started_at.as_ref().map_or(self.now, |time| time.0);
-        self.behaviour.ready_after.map(|after| later(started, after))
+    fn last_words(&self, status: &ContainerStatus, ran: SignedDuration, code: i32) -> Option<String> {
+        let ran = Duration::try_from(ran).unwrap_or_default();
+        let run = u32::try_from(status.restart_count).unwrap_or_default();
+        behaviour::last_words(self.pod, self.container, run, ran, code)
+    }
+
+    /// How long a container has been running, if it is.
+    fn age(&self, status: &ContainerStatus) -> Option<(Timestamp, Duration)> {
+        let started = status.state.as_ref()?.running.as_ref()?.started_at.as_ref().map_or(self.now, |time| time.0);
+        Some((started, Duration::try_from(self.now.duration_since(started)).unwrap_or_default()))
+    }
+
+    /// When its probes come to another verdict.
+    fn health_changes(&self, status: &ContainerStatus) -> Option<Timestamp> {
+        let (started, age) = self.age(status)?;
+        self.behaviour.course(status.restart_count).health.next(age).map(|at| later(started, at))
     }
 
     /// Sets what follows from the state.
     fn finish(&self, mut status: ContainerStatus) -> ContainerStatus {
-        let is_running = status.state.as_ref().is_some_and(|state| state.running.is_some());
+        let health = &self.behaviour.course(status.restart_count).health;
+        let age = self.age(&status).map(|(_, age)| age);
         let has_succeeded =
             status.state.as_ref().and_then(|state| state.terminated.as_ref()).is_some_and(|ended| ended.exit_code == 0);
-        status.ready = self.ready_at(&status).is_some_and(|at| at <= self.now) || (has_succeeded && self.is_init);
-        status.started = Some(is_running);
+        status.ready = match self.role {
+            Role::Init => has_succeeded,
+            Role::Main | Role::Sidecar => age.is_some_and(|age| health.is_ready(age)),
+        };
+        status.started = Some(age.is_some_and(|age| health.has_started(age)));
         status
     }
+}
+
+/// The pause after so many restarts.
+fn pause(restarts: i32) -> Duration {
+    let restarts = u32::try_from(restarts).unwrap_or(1).clamp(1, 10);
+    Duration::from_secs((BACK_OFF << (restarts - 1)).min(BACK_OFF_MAX))
 }
 
 fn waiting(reason: &str, message: Option<String>) -> ContainerState {

@@ -21,7 +21,8 @@ pub fn of(pod: &Pod, container: &Container, run: u32) -> Environment {
     let mounts = container.volume_mounts.iter().filter(|mount| is_empty(&mount.name) && mount.sub_path.is_empty());
     let volumes = mounts.map(|mount| mount.mount_path.to_string()).collect();
     let scratch = SCRATCH.map(str::to_owned).to_vec();
-    Environment { variables, volumes, scratch, seed: mixed(&[&pod.metadata.uid, &container.name, &run.to_string()], 0) }
+    let seed = mixed(&[&pod.metadata.uid, &container.name, &run.to_string()], 0);
+    Environment { variables, volumes, scratch, seed, until: None }
 }
 
 /// The value of a variable; none if it is not told here.

@@ -4,6 +4,8 @@ use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, ObjectReferenc
 use setpoint_runtime::events::{Happening, Severity};
 
 use super::pod::Pod;
+use super::probes::Kind;
+use super::told;
 
 /// What these events call their author.
 pub const AUTHOR: &str = "kubelet";
@@ -39,6 +41,7 @@ pub fn changes(pod: &Pod, new: &PodStatus) -> Vec<Said> {
             );
         }
     }
+    said.extend(told::stopped_sidecars(pod, new));
     said
 }
 
@@ -47,15 +50,21 @@ pub fn rejection(reason: &str, message: &str) -> Said {
     Said { container: None, what: happening(Severity::Warning, reason, message.to_owned()) }
 }
 
-/// What there is to tell of a pod that goes while it runs.
-pub fn end(pod: &Pod) -> Vec<Said> {
-    let is_running = |status: &&ContainerStatus| status.state.as_ref().is_some_and(|state| state.running.is_some());
-    let running = pod.status.container_statuses.iter().flatten().filter(is_running);
-    let stop = |status: &ContainerStatus| Said {
-        container: Some(format!("spec.containers{{{}}}", status.name)),
-        what: happening(Severity::Normal, "Killing", format!("Stopping container {}", status.name)),
-    };
-    running.map(stop).collect()
+/// What there is to tell of a pod whose time is over.
+pub fn deadline() -> Said {
+    let note = "Pod was active on the node longer than the specified deadline".to_owned();
+    Said { container: None, what: happening(Severity::Normal, "DeadlineExceeded", note) }
+}
+
+/// What there is to tell of a container that is asked to end.
+pub fn killing(container: String, note: String) -> Said {
+    Said { container: Some(container), what: happening(Severity::Normal, "Killing", note) }
+}
+
+/// What there is to tell of a probe that failed, with what it said.
+pub fn unhealthy(container: String, kind: Kind, text: &str) -> Said {
+    let note = format!("{kind:?} probe failed: {text}");
+    Said { container: Some(container), what: happening(Severity::Warning, "Unhealthy", note) }
 }
 
 /// Refers to a pod, or to one container of it.
@@ -76,11 +85,7 @@ fn steps(pod: &Pod, old: Option<&ContainerStatus>, new: &ContainerStatus) -> Vec
     let id = |status: &ContainerStatus| status.container_id.clone();
     let mut steps = Vec::new();
     if new.container_id.is_some() && old.and_then(id) != new.container_id {
-        steps.push(happening(
-            Severity::Normal,
-            "Pulled",
-            format!("Container image \"{image}\" already present on machine"),
-        ));
+        steps.extend(pulled(pod, new));
         steps.push(happening(Severity::Normal, "Created", "Container created".to_owned()));
         steps.push(happening(Severity::Normal, "Started", "Container started".to_owned()));
     }
@@ -105,6 +110,21 @@ fn steps(pod: &Pod, old: Option<&ContainerStatus>, new: &ContainerStatus) -> Vec
         _ => {}
     }
     steps
+}
+
+/// How a container came by its image. All images are there but those that are always to be asked for.
+fn pulled(pod: &Pod, status: &ContainerStatus) -> Vec<Happening> {
+    let image = &status.image;
+    let told = |reason: &str, note: String| happening(Severity::Normal, reason, note);
+    let mut all = pod.spec.containers.iter().chain(&pod.spec.init_containers).chain(&pod.spec.ephemeral_containers);
+    match all.find(|it| *it.name == *status.name).map(|it| &*it.image_pull_policy) {
+        Some("Always") => {
+            let how = "in 0s (0s including waiting). Image size: 0 bytes.";
+            let pulled = format!("Successfully pulled image \"{image}\" {how}");
+            vec![told("Pulling", format!("Pulling image \"{image}\"")), told("Pulled", pulled)]
+        }
+        _ => vec![told("Pulled", format!("Container image \"{image}\" already present on machine"))],
+    }
 }
 
 /// Why a container waits, and in more words.
@@ -165,6 +185,17 @@ mod tests {
         assert!(told("containerStatuses", running(1), running(1)).is_empty());
         let ended = container(json!({"terminated": {"exitCode": 0}}), "id-1", 1);
         assert!(told("containerStatuses", running(1), ended).is_empty());
+    }
+
+    #[test]
+    fn an_image_that_is_always_asked_for_is_told_to_be_pulled() {
+        let spec = json!({"containers": [{"name": "c", "image": "nginx", "imagePullPolicy": "Always"}]});
+        let pod: Pod = serde_json::from_value(json!({"metadata": {}, "spec": spec})).unwrap();
+        let new = json!({"containerStatuses": [container(json!({"running": {}}), "id", 0)]});
+        let notes: Vec<_> =
+            changes(&pod, &serde_json::from_value(new).unwrap()).into_iter().map(|it| it.what.note).collect();
+        let pulled = "Successfully pulled image \"nginx\" in 0s (0s including waiting). Image size: 0 bytes.";
+        assert_eq!(notes, ["Pulling image \"nginx\"", pulled, "Container created", "Container started"]);
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! Plays the lives of the pods on simulated nodes.
 
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use kube::api::{Api, DeleteParams, GetParams, Patch, PatchParams, Preconditions};
 use kube::core::{PartialObjectMeta, Request};
@@ -20,7 +22,7 @@ use super::heartbeat::NodeView;
 use super::identity::{Nodes, host_address};
 use super::plan::{Place, Step, plan, reject};
 use super::pod::Pod;
-use super::status;
+use super::{status, told};
 
 /// How many pods are worked on at once: writes that wait together are synced to the disk together.
 const WORKERS: usize = 64;
@@ -47,6 +49,7 @@ pub fn add_to(
         addresses: Addresses::default(),
         admission: Admission::default(),
         recorder,
+        told: Mutex::default(),
     });
     let of_node = pods.clone();
     let controller = Controller::builder("simulated-kubelet", client.clone(), manager.clock(), &pods)
@@ -70,11 +73,16 @@ struct Kubelet {
     addresses: Addresses,
     admission: Admission,
     recorder: Recorder,
+    /// When it was last told what happens to those pods of which there is something to tell. A new process tells at most a little twice.
+    told: Mutex<BTreeMap<Key, Timestamp>>,
 }
 
 impl Kubelet {
     async fn reconcile(&self, context: Context, key: Key) -> Result<Action, Error> {
-        let Some(pod) = context.read(&self.pods, &key) else { return Ok(Action::done()) };
+        let Some(pod) = context.read(&self.pods, &key) else {
+            self.forget(&key);
+            return Ok(Action::done());
+        };
         let Some(node) = self.nodes.number(&pod.spec.node_name) else { return Ok(Action::done()) };
         let now = context.clock().wall();
         let Some(seen) = self.seen.lister().get(&pod.spec.node_name) else { return Ok(Action::done()) };
@@ -104,7 +112,9 @@ impl Kubelet {
             let free = self.addresses.of(node, uid, has.filter(|has| *has != host), present);
             free.ok_or_else(|| Error::transient(format!("{} has no address left for {key}", pod.spec.node_name)))?
         };
-        let wake = match plan(&pod, Place { host, pod: address, lost }, now) {
+        let step = plan(&pod, Place { host, pod: address, lost }, now);
+        let next = self.tell(&pod, &key, now);
+        let wake = match step {
             Step::Nothing => None,
             Step::Wait(until) => Some(until),
             Step::Write(status, wake) => {
@@ -114,13 +124,17 @@ impl Kubelet {
             }
             Step::Delete => {
                 delete(&context, &pod).await?;
-                self.say(&pod, events::end(&pod));
+                self.forget(&key);
                 self.addresses.release(node, uid);
                 self.admission.seen(node, uid);
                 None
             }
         };
-        Ok(wake.map_or_else(Action::done, |until| Action::requeue_after(context.clock().until(until))))
+        Ok(wake
+            .into_iter()
+            .chain(next)
+            .min()
+            .map_or_else(Action::done, |until| Action::requeue_after(context.clock().until(until))))
     }
 }
 
@@ -134,6 +148,22 @@ impl Kubelet {
         let snapshot = self.pods.lister().snapshot();
         let others = snapshot.by_index(BY_NODE, &pod.spec.node_name).map(|other| &**other);
         self.admission.admit(node, self.nodes.capacity(), pod, others)
+    }
+
+    /// Tells what has happened to a pod since the last look; when there is more to tell.
+    fn tell(&self, pod: &Pod, key: &Key, now: Timestamp) -> Option<Timestamp> {
+        if told::is_quiet(pod) {
+            self.forget(key);
+            return None;
+        }
+        let now = status::seconds(now);
+        let last = self.told.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone(), now);
+        self.say(pod, told::since(pod, last, now));
+        told::next(pod, now)
+    }
+
+    fn forget(&self, key: &Key) {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 
     fn say(&self, pod: &Pod, said: impl IntoIterator<Item = Said>) {

@@ -6,10 +6,11 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{ContainerStatus, HostIP, PodIP, PodStatus};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-use super::behaviour;
+use super::behaviour::{self, Role};
 use super::container::{Life, Moment, Restart};
 use super::pod::{Container, Pod};
 use super::status::{Verdict, seconds, set, time_of};
+use super::stop::{self, Stop};
 
 /// What to do.
 #[derive(Debug)]
@@ -38,13 +39,17 @@ pub fn plan(pod: &Pod, place: Place, now: Timestamp) -> Step {
     // What is written has whole seconds: to compare with it, so must now.
     let now = seconds(now);
     if pod.metadata.deletion_timestamp.is_some() {
-        return leave(pod, now);
+        return leave(pod, place, now);
     }
     if pod.has_ended() || pod.is_settled {
         return Step::Nothing;
     }
     let mut status = (*pod.status).clone();
     let wake = live(pod, &mut status, place, now);
+    written(pod, status, wake)
+}
+
+fn written(pod: &Pod, status: PodStatus, wake: Option<Timestamp>) -> Step {
     match (status == *pod.status, wake) {
         (true, None) => Step::Nothing,
         (true, Some(wake)) => Step::Wait(wake),
@@ -64,28 +69,56 @@ pub fn reject(pod: &Pod, reason: &str, message: &str, now: Timestamp) -> PodStat
 }
 
 /// A pod that is being deleted: its containers stop, then it goes.
-fn leave(pod: &Pod, now: Timestamp) -> Step {
+fn leave(pod: &Pod, place: Place, now: Timestamp) -> Step {
     let grace = pod.metadata.deletion_grace_period_seconds;
     if grace == 0 && !pod.metadata.finalizers.is_empty() && pod.has_ended() {
         return Step::Nothing;
     }
-    let asked = pod.metadata.deletion_timestamp.as_ref().map_or(now, |time| time.0);
-    let asked = asked.saturating_sub(SignedDuration::from_secs(grace)).unwrap_or(asked);
-    let delay = behaviour::span(&pod.metadata.annotations, "stop-delay").unwrap_or_default();
-    let gone = after(asked, delay.min(Duration::from_secs(u64::try_from(grace).unwrap_or_default())));
-    if now < gone {
-        return Step::Wait(gone);
+    let mut status = (*pod.status).clone();
+    if let (false, Some(stop)) = (pod.has_ended(), Stop::by_deletion(pod)) {
+        let wake = wind_down(&Lives::new(pod, now, place.lost), &mut status, stop);
+        if wake.is_some() {
+            return written(pod, status, wake);
+        }
     }
     if pod.has_ended() || pod.metadata.finalizers.is_empty() {
         return Step::Delete;
     }
     // Somebody waits for it, and wants to know how it ended.
-    let mut status = (*pod.status).clone();
-    stop(pod, &mut status, now);
+    finish(pod, &mut status, now);
     Step::Write(Box::new(status), None)
 }
 
-fn stop(pod: &Pod, status: &mut PodStatus, now: Timestamp) {
+/// Asks what still runs to end: the main containers together, then sidecars in reverse order. When the next of it ends; none once all have.
+fn wind_down(lives: &Lives<'_>, status: &mut PodStatus, stop: Stop) -> Option<Timestamp> {
+    let (pod, now) = (lives.pod, lives.now);
+    let (mut turn, mut wakes) = (stop.at, Vec::new());
+    let mut stopped = |life: Life<'_>, old: &[ContainerStatus], turn: &mut Timestamp| {
+        let since = if life.role == Role::Sidecar { *turn } else { stop.at };
+        let (status, end) = life.stopping(find(old, life.container), stop, since);
+        *turn = end.filter(|_| life.role != Role::Init).map_or(*turn, |end| end.max(*turn));
+        wakes.extend(end.filter(|end| *end > now));
+        status
+    };
+    let old = status.container_statuses.take().unwrap_or_default();
+    let main: Vec<_> = pod.spec.containers.iter().map(|it| stopped(lives.of(it), &old, &mut turn)).collect();
+    let old = status.init_container_statuses.take().unwrap_or_default();
+    let mut init: Vec<_> =
+        pod.spec.init_containers.iter().rev().map(|it| stopped(lives.init(it), &old, &mut turn)).collect();
+    init.reverse();
+    let is_open = status.conditions.iter().flatten().any(|it| it.type_ == "Initialized" && it.status == "True");
+    let wake = wakes.into_iter().min();
+    if wake.is_some() {
+        conclude(pod, status, init, main, is_open, now);
+    } else {
+        status.init_container_statuses = (!init.is_empty()).then_some(init);
+        status.container_statuses = Some(main);
+    }
+    wake
+}
+
+/// Sets how a pod is whose containers have stopped before they were done.
+fn finish(pod: &Pod, status: &mut PodStatus, now: Timestamp) {
     let lives = Lives::new(pod, now, None);
     let old = status.container_statuses.take().unwrap_or_default();
     let stopped = pod.spec.containers.iter().map(|container| lives.of(container).stopped(find(&old, container)));
@@ -96,10 +129,13 @@ fn stop(pod: &Pod, status: &mut PodStatus, now: Timestamp) {
 fn live(pod: &Pod, status: &mut PodStatus, place: Place, now: Timestamp) -> Option<Timestamp> {
     arrive(pod, status, place, now);
     let begun = status.start_time.as_ref().map_or(now, |time| time.0);
-    let deadline = pod.spec.active_deadline_seconds.and_then(|it| u64::try_from(it).ok());
-    let deadline = deadline.map(|seconds| after(begun, Duration::from_secs(seconds)));
-    if deadline.is_some_and(|deadline| deadline <= now) {
-        stop(pod, status, now);
+    let deadline = Stop::by_deadline(pod, now);
+    if let Some(stop) = deadline.filter(|stop| stop.at <= now) {
+        let wake = wind_down(&Lives::new(pod, now, place.lost), status, stop);
+        if wake.is_some() {
+            return wake;
+        }
+        finish(pod, status, now);
         status.phase = Some("Failed".to_owned());
         status.reason = Some("DeadlineExceeded".to_owned());
         status.message = Some("Pod was active on the node longer than the specified deadline".to_owned());
@@ -110,7 +146,7 @@ fn live(pod: &Pod, status: &mut PodStatus, place: Place, now: Timestamp) -> Opti
     if matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")) {
         return None;
     }
-    wake.into_iter().chain(deadline).min()
+    wake.into_iter().chain(deadline.map(|stop| stop.at)).min()
 }
 
 /// What a pod has as soon as it is on a node.
@@ -146,10 +182,35 @@ fn wait(pod: &Pod, status: &mut PodStatus, now: Timestamp, start: Timestamp) -> 
     Some(start)
 }
 
-/// A pod whose containers may run: init containers one after another, then all others.
+/// A pod whose containers may run.
 fn run(pod: &Pod, status: &mut PodStatus, lost: Option<Timestamp>, now: Timestamp) -> Option<Timestamp> {
-    verdict(pod, status, Verdict::holds("PodReadyToStartContainers"), now);
     let lives = Lives::new(pod, now, lost);
+    if lives.over(status).is_none() {
+        verdict(pod, status, Verdict::holds("PodReadyToStartContainers"), now);
+        let wake = play(&lives, status);
+        if lives.over(status).is_none() {
+            return wake;
+        }
+    }
+    let over = lives.over(status)?;
+    if has_running(status) {
+        let wake = wind_down(&lives, status, Stop { at: over.at, grace: stop::grace(pod) });
+        if wake.is_some() {
+            status.phase.get_or_insert_with(|| "Pending".to_owned());
+            return wake;
+        }
+    }
+    let main = status.container_statuses.take().unwrap_or_default();
+    end(pod, status, main, now);
+    if over.has_failed {
+        status.phase = Some("Failed".to_owned());
+    }
+    None
+}
+
+/// What every container does: init containers one after another, then all others.
+fn play(lives: &Lives<'_>, status: &mut PodStatus) -> Option<Timestamp> {
+    let (pod, now) = (lives.pod, lives.now);
     let old = status.init_container_statuses.take().unwrap_or_default();
     let (mut init, mut wakes, mut is_open) = (Vec::new(), Vec::new(), true);
     for container in &pod.spec.init_containers {
@@ -160,17 +221,14 @@ fn run(pod: &Pod, status: &mut PodStatus, lost: Option<Timestamp>, now: Timestam
         }
         let Moment { status, wake } = life.next(find(&old, container));
         wakes.extend(wake);
-        is_open = if container.is_sidecar() { is_running(&status) } else { exit_code(&status) == Some(0) };
+        is_open = if container.is_sidecar() { has_started(&status) } else { exit_code(&status) == Some(0) };
         init.push(status);
     }
-    let failed = init.iter().zip(&pod.spec.init_containers).any(|(status, container)| {
-        !container.is_sidecar() && exit_code(status).is_some_and(|code| code != 0 && !lives.restart.again(code))
-    });
     let old = status.container_statuses.take().unwrap_or_default();
     let mut main = Vec::new();
     for container in &pod.spec.containers {
         let life = lives.of(container);
-        if is_open {
+        if is_open || find(&old, container).is_some_and(has_begun) {
             let Moment { status, wake } = life.next(find(&old, container));
             wakes.extend(wake);
             main.push(status);
@@ -178,20 +236,19 @@ fn run(pod: &Pod, status: &mut PodStatus, lost: Option<Timestamp>, now: Timestam
             main.push(life.waiting(find(&old, container), "PodInitializing"));
         }
     }
-    let over = |status: &ContainerStatus| exit_code(status).is_some_and(|code| !lives.restart.again(code));
-    if failed || (is_open && main.iter().all(over)) {
-        status.init_container_statuses = (!init.is_empty()).then_some(init);
-        end(pod, status, main, now);
-        if failed {
-            status.phase = Some("Failed".to_owned());
-        }
-        return None;
-    }
-    added(pod, status, &lives);
-    let has_begun = main.iter().any(|it| is_running(it) || exit_code(it).is_some() || it.restart_count > 0);
-    status.phase = Some(if is_open && has_begun { "Running" } else { "Pending" }.to_owned());
+    added(pod, status, lives);
+    let is_open = is_open || main.iter().any(has_begun);
+    status.phase = Some(if is_open && main.iter().any(has_begun) { "Running" } else { "Pending" }.to_owned());
     conclude(pod, status, init, main, is_open, now);
     wakes.into_iter().min()
+}
+
+/// That nothing is left to do for a pod but to stop its sidecars.
+#[derive(Clone, Copy)]
+struct Over {
+    at: Timestamp,
+    /// Whether an init container failed for good.
+    has_failed: bool,
 }
 
 /// Containers that were added to look inside run beside the others, and start only once.
@@ -211,9 +268,12 @@ fn conclude(
     is_initialized: bool,
     now: Timestamp,
 ) {
-    let unready: Vec<&str> = main.iter().filter(|it| !it.ready).map(|it| &*it.name).collect();
     let incomplete: Vec<&str> =
         init.iter().filter(|it| exit_code(it) != Some(0) && !is_running(it)).map(|it| &*it.name).collect();
+    let is_sidecar =
+        |it: &&ContainerStatus| pod.spec.init_containers.iter().any(|of| *of.name == *it.name && of.is_sidecar());
+    let asked = init.iter().filter(is_sidecar).chain(&main);
+    let unready: Vec<&str> = asked.filter(|it| !it.ready).map(|it| &*it.name).collect();
     let initialized = match is_initialized {
         true => Verdict::holds("Initialized"),
         false => {
@@ -286,31 +346,49 @@ impl<'a> Lives<'a> {
         Lives { pod, name, restart: Restart::of(&pod.spec.restart_policy), begun, lost, now }
     }
 
+    /// The life of a main container.
     fn of(&'a self, container: &'a Container) -> Life<'a> {
-        let behaviour = behaviour::of(self.pod, container);
-        let (restart, uid) = (self.restart, &*self.pod.metadata.uid);
+        self.life(container, Role::Main)
+    }
+
+    fn init(&'a self, container: &'a Container) -> Life<'a> {
+        self.life(container, Role::of_init(container))
+    }
+
+    fn life(&'a self, container: &'a Container, role: Role) -> Life<'a> {
         Life {
             container,
-            behaviour,
-            restart,
-            is_init: false,
-            pod: &self.name,
-            uid,
+            behaviour: behaviour::of(self.pod, container, role),
+            restart: Restart::of_container(container, role, self.restart),
+            role,
+            pod: self.pod,
+            full_name: &self.name,
             begun: self.begun,
             lost: self.lost,
             now: self.now,
         }
     }
 
-    /// An init container starts again only if it failed; annotations are about the others.
-    fn init(&'a self, container: &'a Container) -> Life<'a> {
-        let behaviour = behaviour::of_init(self.pod, container);
-        let restart = match (container.is_sidecar(), self.restart) {
-            (true, _) => Restart::Always,
-            (false, Restart::Never) => Restart::Never,
-            (false, _) => Restart::OnFailure,
+    /// Whether an init container failed for good, or all main containers have ended for good.
+    fn over(&self, status: &PodStatus) -> Option<Over> {
+        let ended = |statuses: &Option<Vec<ContainerStatus>>, container: &Container, role: Role| {
+            let ended = find(statuses.as_deref()?, container)?.state.as_ref()?.terminated.as_ref()?;
+            let at = ended.finished_at.as_ref().map_or(self.now, |time| time.0);
+            let restart = Restart::of_container(container, role, self.restart);
+            (!restart.again(container, ended.exit_code)).then_some((at, ended.exit_code))
         };
-        Life { behaviour, restart, is_init: !container.is_sidecar(), ..self.of(container) }
+        for container in self.pod.spec.init_containers.iter().filter(|it| !it.is_sidecar()) {
+            match ended(&status.init_container_statuses, container, Role::Init) {
+                Some((at, code)) if code != 0 => return Some(Over { at, has_failed: true }),
+                _ => {}
+            }
+        }
+        let mut last = None;
+        for container in &self.pod.spec.containers {
+            let (at, _) = ended(&status.container_statuses, container, Role::Main)?;
+            last = last.max(Some(at));
+        }
+        last.map(|at| Over { at, has_failed: false })
     }
 }
 
@@ -320,6 +398,21 @@ fn find<'a>(statuses: &'a [ContainerStatus], container: &Container) -> Option<&'
 
 fn is_running(status: &ContainerStatus) -> bool {
     status.state.as_ref().is_some_and(|state| state.running.is_some())
+}
+
+fn has_running(status: &PodStatus) -> bool {
+    let all = [&status.init_container_statuses, &status.container_statuses];
+    all.into_iter().flatten().flatten().any(is_running)
+}
+
+/// Whether it runs, and its startup probe has found that it has started.
+fn has_started(status: &ContainerStatus) -> bool {
+    is_running(status) && status.started == Some(true)
+}
+
+/// Whether it has been started at least once.
+fn has_begun(status: &ContainerStatus) -> bool {
+    is_running(status) || exit_code(status).is_some() || status.restart_count > 0
 }
 
 fn exit_code(status: &ContainerStatus) -> Option<i32> {
@@ -509,6 +602,134 @@ mod tests {
     }
 
     #[test]
+    fn sidecars_stop_in_reverse_order_once_the_main_containers_are_done() {
+        let slow = json!({"preStop": {"sleep": {"seconds": 3}}});
+        let spec = json!({
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 5,
+            "initContainers": [
+                {"name": "a", "restartPolicy": "Always", "image": "proxy"},
+                {"name": "b", "restartPolicy": "Always", "image": "proxy", "lifecycle": slow},
+                {"name": "d", "restartPolicy": "Always", "command": ["sleep", "1000"]},
+            ],
+            "containers": [{"name": "c", "command": ["sleep", "2"]}],
+        });
+        check(
+            spec,
+            json!({}),
+            50,
+            &[
+                "0s Running a=running+ b=running+ d=running+ c=running+",
+                "2s Running a=running+ b=running+ d=running+ c=exit:0",
+                "7s Succeeded a=exit:0 b=exit:0 d=exit:137 c=exit:0",
+            ],
+        );
+    }
+
+    #[test]
+    fn a_sidecar_that_ends_starts_again_beside_the_others() {
+        let spec = json!({
+            "initContainers": [{"name": "s", "restartPolicy": "Always", "command": ["sleep", "5"]}],
+            "containers": [{"name": "c", "image": "nginx"}],
+        });
+        let expected = [
+            "0s Running s=running+ c=running+",
+            "5s Running s=exit:0 c=running+",
+            "6s Running s=running#1+ c=running+",
+        ];
+        check(spec, json!({}), 8, &expected);
+    }
+
+    #[test]
+    fn what_fails_its_liveness_probe_starts_again() {
+        let liveness = json!({"exec": {"command": ["cat", "/tmp/health"]}, "initialDelaySeconds": 5, "periodSeconds": 5, "failureThreshold": 1});
+        let script = "trap 'exit 3' TERM; echo ok > /tmp/health; sleep 10; rm -rf /tmp/health; sleep 600";
+        let container = json!({"name": "c", "command": ["sh", "-c", script], "livenessProbe": liveness});
+        let expected = ["0s Running c=running+", "10s Running c=running#1+", "20s Running c=running#2+"];
+        check(json!({"containers": [container]}), json!({}), 21, &expected);
+        let fails = json!({"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 2});
+        let container = json!({"name": "c", "command": ["sleep", "1000"], "livenessProbe": fails});
+        let spec = json!({"restartPolicy": "Never", "terminationGracePeriodSeconds": 3, "containers": [container]});
+        check(spec, json!({}), 50, &["0s Running c=running+", "4s Failed c=exit:137"]);
+    }
+
+    #[test]
+    fn nothing_is_ready_before_its_startup_probe_is_content() {
+        let startup = |command: &str| json!({"exec": {"command": ["sh", "-c", command]}, "periodSeconds": 2, "failureThreshold": 3});
+        let started = json!({"name": "c", "command": ["sh", "-c", "sleep 3; touch /tmp/up; sleep 600"], "startupProbe": startup("[ -f /tmp/up ]")});
+        check(json!({"containers": [started]}), json!({}), 50, &["0s Running c=running", "4s Running c=running+"]);
+        let failing = json!({"name": "c", "image": "nginx", "startupProbe": startup("exit 1")});
+        let expected = ["0s Running c=running", "4s Running c=running#1", "8s Running c=CrashLoopBackOff#1"];
+        check(json!({"containers": [failing]}), json!({}), 9, &expected);
+    }
+
+    #[test]
+    fn a_container_has_its_own_rules_for_starting_again() {
+        let rules = json!([{"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}]);
+        let with = |code: &str| json!({"name": "c", "command": ["sh", "-c", format!("exit {code}")], "restartPolicy": "Never", "restartPolicyRules": rules});
+        let spec = |code: &str| json!({"restartPolicy": "Never", "containers": [with(code)]});
+        check(spec("42"), json!({}), 1, &["0s Running c=exit:42", "1s Running c=CrashLoopBackOff#1"]);
+        check(spec("41"), json!({}), 1, &["0s Failed c=exit:41"]);
+    }
+
+    /// A pod that was asked to go at the second 0 with this grace.
+    fn leaving(spec: Value, grace: i64) -> Pod {
+        let mut leaving = pod(spec, json!({}));
+        let now = Timestamp::from_second(0).unwrap();
+        let place = Place { host: HOST, pod: ADDRESS, lost: None };
+        let Step::Write(status, _) = plan(&leaving, place, now) else { panic!("it starts") };
+        leaving.status = status;
+        leaving.metadata.deletion_timestamp = Some(time_of(Timestamp::from_second(grace).unwrap()));
+        leaving.metadata.deletion_grace_period_seconds = grace;
+        leaving.settle();
+        leaving
+    }
+
+    #[test]
+    fn hooks_and_programs_that_do_not_listen_delay_the_end_of_a_pod() {
+        let place = Place { host: HOST, pod: ADDRESS, lost: None };
+        let check = |container: Value, grace: i64, expected: i64| {
+            let leaving = leaving(json!({"containers": [container]}), grace);
+            let gone = |second: i64| plan(&leaving, place, Timestamp::from_second(second).unwrap());
+            let first = (0..100).find(|second| matches!(gone(*second), Step::Delete));
+            assert_eq!(first, Some(expected), "{leaving:?}");
+        };
+        check(json!({"name": "c", "image": "nginx"}), 20, 0);
+        check(json!({"name": "c", "image": "nginx", "lifecycle": {"preStop": {"sleep": {"seconds": 5}}}}), 20, 5);
+        let hook = json!({"preStop": {"exec": {"command": ["sleep", "7"]}}});
+        check(json!({"name": "c", "image": "nginx", "lifecycle": hook}), 20, 7);
+        check(json!({"name": "c", "command": ["sleep", "1000"], "lifecycle": hook}), 20, 20);
+        check(json!({"name": "c", "command": ["sleep", "4"]}), 20, 4);
+        check(json!({"name": "c", "command": ["sh", "-c", "trap 'sleep 3; exit 0' TERM; sleep 100"]}), 20, 3);
+    }
+
+    #[test]
+    fn a_container_leaves_its_last_words() {
+        let check = |script: &str, policy: &str, expected: Option<&str>| {
+            let container = json!({"name": "c", "command": ["sh", "-c", script], "terminationMessagePolicy": policy});
+            let mut ended = pod(json!({"restartPolicy": "Never", "containers": [container]}), json!({}));
+            let now = Timestamp::from_second(0).unwrap();
+            let Step::Write(status, _) = plan(&ended, Place { host: HOST, pod: ADDRESS, lost: None }, now) else {
+                panic!("it ends")
+            };
+            ended.status = status;
+            let state = ended.status.container_statuses.unwrap().remove(0).state.unwrap();
+            assert_eq!(state.terminated.unwrap().message.as_deref(), expected, "{script}");
+        };
+        check("echo -n done > /dev/termination-log; echo oops; exit 3", "FallbackToLogsOnError", Some("done"));
+        check("printf 'done' > /dev/termination-log", "File", Some("done"));
+        check("echo oops; exit 3", "FallbackToLogsOnError", Some("oops\n"));
+        check("echo oops; exit 3", "File", None);
+        check("echo fine", "FallbackToLogsOnError", None);
+    }
+
+    #[test]
+    fn a_deadline_waits_for_what_does_not_listen() {
+        let spec = json!({"activeDeadlineSeconds": 7, "terminationGracePeriodSeconds": 4, "containers": [{"name": "c", "command": ["sleep", "1000"]}]});
+        check(spec, json!({}), 50, &["0s Running c=running+", "11s Failed c=exit:137"]);
+    }
+
+    #[test]
     fn a_deadline_ends_a_pod() {
         let spec = json!({"activeDeadlineSeconds": 7, "containers": [{"name": "c", "image": "nginx"}]});
         check(spec, json!({}), 50, &["0s Running c=running+", "7s Failed c=exit:0"]);
@@ -521,9 +742,11 @@ mod tests {
             json!({"simulated.setpoint.dev/stop-delay": "5s"}),
         );
         let second = |second: i64| Timestamp::from_second(second).unwrap();
+        let place = Place { host: HOST, pod: ADDRESS, lost: None };
+        let Step::Write(status, _) = plan(&leaving, place, second(0)) else { panic!("it starts") };
+        leaving.status = status;
         leaving.metadata.deletion_timestamp = Some(time_of(second(30)));
         leaving.metadata.deletion_grace_period_seconds = 30;
-        let place = Place { host: HOST, pod: ADDRESS, lost: None };
         assert!(matches!(plan(&leaving, place, second(4)), Step::Wait(until) if until == second(5)));
         assert!(matches!(plan(&leaving, place, second(5)), Step::Delete));
         leaving.metadata.finalizers = ["somebody/waits".into()].into();

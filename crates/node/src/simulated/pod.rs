@@ -7,7 +7,7 @@ use setpoint_runtime::Key;
 use setpoint_runtime::cache::{Cached, Pairs};
 
 use super::admission::Demand;
-use super::behaviour;
+use super::behaviour::{self, Role};
 
 /// A pod that is bound to a node.
 #[derive(Clone, Debug, Deserialize)]
@@ -47,6 +47,7 @@ pub struct Spec {
     pub restart_policy: Box<str>,
     pub host_network: bool,
     pub active_deadline_seconds: Option<i64>,
+    pub termination_grace_period_seconds: Option<i64>,
     pub containers: Box<[Container]>,
     pub init_containers: Box<[Container]>,
     pub readiness_gates: Box<[ReadinessGate]>,
@@ -78,7 +79,15 @@ pub struct Container {
     pub args: Box<[Box<str>]>,
     /// `Always` on an init container makes it a sidecar.
     pub restart_policy: Option<Box<str>>,
+    /// When this container starts again, whatever its policy says.
+    pub restart_policy_rules: Box<[RestartRule]>,
+    pub image_pull_policy: Box<str>,
+    pub termination_message_path: Box<str>,
+    pub termination_message_policy: Box<str>,
+    pub startup_probe: Option<Probe>,
+    pub liveness_probe: Option<Probe>,
     pub readiness_probe: Option<Probe>,
+    pub lifecycle: Option<Lifecycle>,
     pub resources: Resources,
     pub ports: Box<[ContainerPort]>,
     pub env: Box<[EnvVar]>,
@@ -142,7 +151,45 @@ pub struct ContainerPort {
 #[serde(rename_all = "camelCase", default)]
 pub struct Probe {
     pub initial_delay_seconds: i64,
+    pub period_seconds: i64,
+    pub timeout_seconds: i64,
+    pub success_threshold: i64,
+    pub failure_threshold: i64,
+    pub termination_grace_period_seconds: Option<i64>,
     pub exec: Option<Exec>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Lifecycle {
+    pub pre_stop: Option<Hook>,
+}
+
+/// What is done before a container is told to stop; what would be asked of it over the network is taken to be done at once.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Hook {
+    pub exec: Option<Exec>,
+    pub sleep: Option<Pause>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Pause {
+    pub seconds: i64,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RestartRule {
+    pub exit_codes: Option<ExitCodes>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ExitCodes {
+    pub operator: Box<str>,
+    pub values: Box<[i32]>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -155,6 +202,17 @@ pub struct Exec {
 #[serde(rename_all = "camelCase", default)]
 pub struct ReadinessGate {
     pub condition_type: Box<str>,
+}
+
+impl RestartRule {
+    /// Whether it lets a container start again that ended with this code.
+    pub fn is_met(&self, code: i32) -> bool {
+        self.exit_codes.as_ref().is_some_and(|codes| match &*codes.operator {
+            "In" => codes.values.contains(&code),
+            "NotIn" => !codes.values.contains(&code),
+            _ => false,
+        })
+    }
 }
 
 impl Container {
@@ -183,14 +241,17 @@ impl Pod {
         if !self.is_settled {
             self.demand = Demand::of(&self.spec);
         }
+        let is_leaving = self.metadata.deletion_timestamp.is_some();
         let is_up = self.phase() == "Running"
             && self.spec.active_deadline_seconds.is_none()
             && self.spec.readiness_gates.is_empty()
             && self.spec.ephemeral_containers.is_empty()
             && is_true(&self.status, "Ready")
             && self.spec.containers.iter().chain(&self.spec.init_containers).all(|container| {
-                let behaviour = behaviour::of(self, container);
-                container.restart_policy.is_none() && behaviour.runs_on() && behaviour.ready_after.is_some()
+                let behaviour = behaviour::of(self, container, Role::Main);
+                container.restart_policy.is_none()
+                    && behaviour.is_steady()
+                    && (!is_leaving || behaviour.stops_at_once())
             })
             && self.status.observed_generation.is_none_or(|seen| seen == self.metadata.generation);
         if !self.is_settled && !is_up && !self.has_ended() {

@@ -18,6 +18,8 @@ use syntax::{Command, Joint, List, Piece, Target, Word};
 const STEPS_MAX: usize = 2_000;
 /// Most lines that one run of a script prints.
 const SAID_MAX: usize = 1_000;
+/// Most pauses that are remembered of one run.
+const PAUSES_MAX: usize = 64;
 /// Longest text that a variable, a file or a line holds.
 const TEXT_MAX: usize = 64 * 1024;
 
@@ -32,6 +34,8 @@ pub struct Environment {
     pub scratch: Vec<String>,
     /// What `$RANDOM` is drawn from.
     pub seed: u64,
+    /// How long after its start a script is looked at; what it does later is not gone through.
+    pub until: Option<Duration>,
 }
 
 /// Files by path, with their texts as far as they are known.
@@ -44,6 +48,14 @@ pub struct Run {
     pub end: Option<End>,
     /// What it prints, and how long after its start.
     pub said: Vec<(Duration, String)>,
+    /// Whether all that it did is known: it ended, or waits for nothing but time.
+    pub is_known: bool,
+    /// What it does when it is told to stop, as a script.
+    pub trap: Option<String>,
+    /// All its files as it left them.
+    pub files: Files,
+    /// When something of it may have changed: the ends of its pauses.
+    pub pauses: Vec<Duration>,
 }
 
 /// Runs a script; its files stay for the next run. `strict` is the shell's option `-e`.
@@ -69,14 +81,20 @@ fn run_list(list: &List, strict: bool, environment: &Environment, files: &mut Fi
         after: Duration::ZERO,
         said: Vec::new(),
         is_told: true,
+        is_line_open: false,
+        is_waiting: false,
+        trap: None,
+        pauses: Vec::new(),
     };
     let code = match shell.list(list, false) {
         Flow::On(code) | Flow::Exit(code) => Some(code),
         Flow::Endless => None,
     };
-    let (after, said) = (shell.after, shell.said);
-    shell.files.retain(|path, _| environment.volumes.iter().any(|volume| is_in(path, volume)));
-    Run { end: code.map(|code| End { after, code }), said }
+    let (end, is_known) = (code.map(|code| End { after: shell.after, code }), code.is_some() || shell.is_waiting);
+    let Shell { said, trap, pauses, files, .. } = shell;
+    let left = files.clone();
+    files.retain(|path, _| environment.volumes.iter().any(|volume| is_in(path, volume)));
+    Run { end, said, is_known, trap, files: left, pauses }
 }
 
 fn is_in(path: &str, directory: &str) -> bool {
@@ -102,6 +120,12 @@ struct Shell<'a> {
     said: Vec<(Duration, String)>,
     /// Whether all that was printed is known.
     is_told: bool,
+    /// Whether the last line goes on.
+    is_line_open: bool,
+    /// Whether it runs on in something that is known to do nothing but wait.
+    is_waiting: bool,
+    trap: Option<String>,
+    pauses: Vec<Duration>,
 }
 
 impl Shell<'_> {
@@ -130,7 +154,7 @@ impl Shell<'_> {
     fn command(&mut self, command: &Command, asked: bool) -> Flow {
         self.steps += 1;
         if self.steps > STEPS_MAX {
-            return Flow::Endless;
+            return self.waits();
         }
         match command {
             Command::Simple { words, into } => self.simple(words, into.as_ref()),
@@ -160,7 +184,7 @@ impl Shell<'_> {
                     other => return other,
                 }
                 if self.steps > STEPS_MAX {
-                    return Flow::Endless;
+                    return self.waits();
                 }
             },
             Command::For { name, words, body } => {
@@ -190,9 +214,15 @@ impl Shell<'_> {
         let program = command::base(&program).to_owned();
         let values = self.words(arguments);
         let before = self.said.len();
+        let was_open = self.is_line_open;
+        self.is_line_open &= into.is_none();
         let flow = self.program(&program, values.as_deref());
         match (into, flow) {
-            (Some(target), Flow::On(code)) => self.written(target, before, code),
+            (Some(target), Flow::On(code)) => {
+                let flow = self.written(target, before, code);
+                self.is_line_open = was_open;
+                flow
+            }
             (_, flow) => flow,
         }
     }
@@ -200,7 +230,10 @@ impl Shell<'_> {
     /// Moves what was printed since then to a file.
     fn written(&mut self, target: &Target, before: usize, code: i32) -> Flow {
         let Some(path) = self.text(&target.path) else { return Flow::Endless };
-        let lines: String = self.said.drain(before..).map(|(_, line)| line + "\n").collect();
+        let mut lines: String = self.said.drain(before..).map(|(_, line)| line + "\n").collect();
+        if self.is_line_open {
+            lines.pop();
+        }
         let told = std::mem::replace(&mut self.is_told, true).then_some(lines);
         if path != "/dev/null" {
             let old = if target.append {
@@ -217,8 +250,13 @@ impl Shell<'_> {
     /// Runs a program. Without arguments, they are not known.
     fn program(&mut self, program: &str, arguments: Option<&[String]>) -> Flow {
         match (program, arguments) {
-            ("true" | ":" | "export" | "trap" | "umask", _) => Flow::On(0),
+            ("true" | ":" | "export" | "umask", _) => Flow::On(0),
+            ("trap", words) => {
+                self.trapped(words);
+                Flow::On(0)
+            }
             ("false", _) => Flow::On(1),
+            ("printf", Some([text])) if !text.contains('%') => self.printed(text),
             ("echo", None) | ("date" | "uname" | "pwd" | "id" | "printf", _) => {
                 self.is_told = false;
                 Flow::On(0)
@@ -229,8 +267,11 @@ impl Shell<'_> {
                 Flow::On(0)
             }
             ("echo", Some(words)) => {
-                let words = words.strip_prefix(&["-n".to_owned()]).unwrap_or(words);
-                self.say(words.join(" "))
+                let (words, ends) =
+                    words.strip_prefix(&["-n".to_owned()]).map_or((words, true), |words| (words, false));
+                self.say(words.join(" "));
+                self.is_line_open = !ends;
+                Flow::On(0)
             }
             ("env" | "printenv", Some([])) => {
                 let lines: Vec<String> = self
@@ -251,12 +292,12 @@ impl Shell<'_> {
             ("exit", Some([])) => Flow::Exit(0),
             ("exit", Some([code])) => code.parse().map_or(Flow::Endless, |code: i32| Flow::Exit(code & 0xff)),
             ("sleep", Some([time])) => match command::span(time) {
-                Some(span) => {
-                    self.after = self.after.saturating_add(span);
-                    Flow::On(0)
-                }
-                None => Flow::Endless,
+                Some(span) => self.pause(span),
+                None => self.waits(),
             },
+            ("tail", Some(words)) if words.iter().any(|it| it.starts_with('-') && it.to_lowercase().contains('f')) => {
+                self.waits()
+            }
             ("touch", Some(paths)) => {
                 for path in paths {
                     self.files.entry(path.clone()).or_insert_with(|| Some(String::new()));
@@ -284,7 +325,49 @@ impl Shell<'_> {
         }
     }
 
+    /// Runs on, and does nothing but wait.
+    fn waits(&mut self) -> Flow {
+        self.is_waiting = true;
+        Flow::Endless
+    }
+
+    fn pause(&mut self, span: Duration) -> Flow {
+        let after = self.after.saturating_add(span);
+        if let Some(until) = self.environment.until.filter(|until| after > *until) {
+            self.after = until;
+            return self.waits();
+        }
+        self.after = after;
+        if self.pauses.len() < PAUSES_MAX {
+            self.pauses.push(after);
+        }
+        Flow::On(0)
+    }
+
+    /// What is done when it is told to stop.
+    fn trapped(&mut self, words: Option<&[String]>) {
+        let Some([action, signals @ ..]) = words else { return };
+        if signals.iter().any(|it| matches!(it.as_str(), "TERM" | "SIGTERM" | "15")) {
+            self.trap = (action != "-").then(|| action.clone());
+        }
+    }
+
+    /// Prints a text that may have several lines, the last of them open.
+    fn printed(&mut self, text: &str) -> Flow {
+        let text = text.replace("\\n", "\n");
+        for piece in text.split_inclusive('\n') {
+            self.say(piece.trim_end_matches('\n').to_owned());
+            self.is_line_open = !piece.ends_with('\n');
+        }
+        Flow::On(0)
+    }
+
     fn say(&mut self, line: String) -> Flow {
+        let open = std::mem::take(&mut self.is_line_open).then(|| self.said.last_mut()).flatten();
+        if let Some((_, open)) = open.filter(|(_, open)| open.len() + line.len() <= TEXT_MAX) {
+            open.push_str(&line);
+            return Flow::On(0);
+        }
         if self.said.len() < SAID_MAX && line.len() <= TEXT_MAX {
             self.said.push((self.after, line));
         } else {
@@ -417,8 +500,10 @@ impl Shell<'_> {
     fn output(&mut self, script: &str) -> Option<String> {
         let list = syntax::parse(script)?;
         let (said, is_told) = (std::mem::take(&mut self.said), std::mem::replace(&mut self.is_told, true));
+        let is_line_open = std::mem::take(&mut self.is_line_open);
         let flow = self.list(&list, true);
         let lines: Vec<String> = std::mem::replace(&mut self.said, said).into_iter().map(|(_, line)| line).collect();
+        self.is_line_open = is_line_open;
         let is_known = std::mem::replace(&mut self.is_told, is_told) && flow != Flow::Endless;
         is_known.then(|| lines.join("\n"))
     }

@@ -7,6 +7,7 @@ fn environment(variables: &[(&str, &str)]) -> Environment {
         volumes: vec!["/data".to_owned()],
         scratch: vec!["/tmp".to_owned()],
         seed: 1,
+        until: None,
     }
 }
 
