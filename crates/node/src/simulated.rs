@@ -12,7 +12,7 @@
 //! | `run-for: 10s` | its containers end after that time |
 //! | `exit-code: "3"` | with this code, at once unless `run-for` says when |
 //! | `crash-loop: "true"` | they end with code 1 a second after each start |
-//! | `stop-delay: 5s` | they take so long to stop once the pod is deleted |
+//! | `stop-delay: 5s` | they take so long to stop once they are asked to, within their grace |
 //!
 //! and on a node:
 //!
