@@ -184,7 +184,7 @@ impl Runs<'_> {
     fn seen(&self, age: Duration) -> Option<(Environment, Files)> {
         let around = Environment { until: Some(age), ..environment::of(self.pod, self.container, self.number) };
         let run = command::run(&self.container.command, &self.container.args, &around, &mut self.files.clone());
-        run.is_known.then(|| (Environment { until: None, ..around }, run.files))
+        run.is_known.then_some((Environment { until: None, ..around }, run.files))
     }
 
     fn course(&mut self, annotations: &Pairs, role: Role) -> Course {

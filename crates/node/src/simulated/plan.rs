@@ -650,7 +650,7 @@ mod tests {
         let fails = json!({"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 2});
         let container = json!({"name": "c", "command": ["sleep", "1000"], "livenessProbe": fails});
         let spec = json!({"restartPolicy": "Never", "terminationGracePeriodSeconds": 3, "containers": [container]});
-        check(spec, json!({}), 50, &["0s Running c=running+", "4s Failed c=exit:137"]);
+        check(spec, json!({}), 50, &["0s Running c=running+", "5s Failed c=exit:137"]);
     }
 
     #[test]

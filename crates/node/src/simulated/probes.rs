@@ -97,7 +97,8 @@ pub fn health(probes: [(Kind, Option<&Probe>); 3], pauses: &[Duration], sight: S
     health.ready = health.started;
     let Some(started) = health.started else { return (health, courses) };
     if let Some(mut liveness) = liveness {
-        liveness.first = liveness.first.max(started);
+        // Never at the start itself: what happens in the second of a start could not be told from what came before it.
+        liveness.first = liveness.first.max(started).max(Duration::from_secs(1));
         let killed = liveness.verdicts(Some(true)).into_iter().find(|(_, holds)| !holds);
         health.killed = killed.map(|(at, _)| (at, Kind::Liveness));
         liveness.end = health.killed.map(|(at, _)| at);

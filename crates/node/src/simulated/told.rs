@@ -162,12 +162,12 @@ mod tests {
         };
         let (failed, killed) =
             ("Unhealthy Liveness probe failed: ", "Killing Container c failed liveness probe, will be restarted");
-        check(&pod(None), None, 0, &[failed]);
-        check(&pod(None), Some(0), 4, &[]);
-        check(&pod(None), Some(0), 5, &[failed, killed]);
-        check(&pod(None), Some(5), 60, &[]);
-        assert_eq!(next(&pod(None), second(0)), Some(second(5)));
-        assert_eq!(next(&pod(None), second(5)), None);
+        check(&pod(None), None, 0, &[]);
+        check(&pod(None), Some(0), 1, &[failed]);
+        check(&pod(None), Some(1), 5, &[]);
+        check(&pod(None), Some(5), 6, &[failed, killed]);
+        check(&pod(None), Some(6), 60, &[]);
+        assert_eq!([0, 1, 6].map(|now| next(&pod(None), second(now))), [Some(second(1)), Some(second(6)), None]);
         check(&pod(Some(30)), Some(29), 30, &["Killing Stopping container c"]);
         check(&pod(Some(30)), Some(30), 40, &[]);
     }
