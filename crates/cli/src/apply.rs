@@ -171,7 +171,7 @@ fn holds_all(live: &Value, wanted: &Value, manager: &str) -> bool {
 }
 
 /// Whether all of `part` is in `whole`.
-fn has(whole: &Value, part: &Value) -> bool {
+pub fn has(whole: &Value, part: &Value) -> bool {
     match (whole, part) {
         (Value::Object(whole), Value::Object(part)) => {
             part.iter().all(|(name, value)| whole.get(name).is_some_and(|found| has(found, value)))

@@ -1,8 +1,16 @@
 //! `setpoint timeline`: writes, conditions, events and runs of controllers around one object, in the order of time.
+//!
+//! Most servers tell times to the second. What is within one is ordered by versions and by what runs of controllers saw and wrote (`timeline/bounds.rs`).
+
+mod bounds;
+mod writers;
 
 use clap::Args;
 use serde_json::{Value, json};
 use setpoint_api::time::Timestamp;
+
+use bounds::Instant;
+use writers::Write;
 
 use crate::connection::ConnectionArguments;
 use crate::discovery::{Discovery, Kind};
@@ -30,20 +38,44 @@ pub struct TimelineArguments {
 /// Something that happened.
 #[derive(Debug)]
 struct Moment {
-    at: (i64, u32),
+    at: Instant,
+    /// What comes first of what is at the same time: causes, a run, its writes in their order, and what they led to.
+    place: (usize, u64),
+    /// What is told as its time, if that is another.
+    told_at: Option<Instant>,
     what: &'static str,
     who: String,
     detail: String,
 }
 
+const CAUSE: usize = 0;
+const RUN: usize = 1;
+const WRITE: usize = 2;
+const EFFECT: usize = 3;
+
 impl Moment {
     fn time(&self) -> String {
-        Timestamp { seconds: self.at.0, nanoseconds: self.at.1 }.to_rfc3339()
+        let (seconds, nanoseconds) = self.told_at.unwrap_or(self.at);
+        Timestamp { seconds, nanoseconds }.to_rfc3339()
     }
 
     fn told(&self) -> Value {
         json!({"time": self.time(), "what": self.what, "who": self.who, "detail": self.detail})
     }
+}
+
+/// The object of a timeline, and what is known of it.
+struct Subject<'a> {
+    object: &'a Value,
+    /// Its group and its plural name, as runs name what they write.
+    resource: (&'a str, &'a str),
+    /// Its namespace and name, as runs name it.
+    key: String,
+    /// The versions that the server keeps, oldest first.
+    history: &'a [Value],
+    events: &'a [Value],
+    /// The last runs of controllers.
+    traces: &'a Value,
 }
 
 /// Runs it.
@@ -71,7 +103,9 @@ pub async fn run(arguments: &TimelineArguments) -> Result<(), Failure> {
         Some(namespace) => format!("{namespace}/{name}"),
         None => name.clone(),
     };
-    let moments = moments(&object, &history, &happened, &traces, &key);
+    let resource = (kind.group.as_str(), kind.resource.as_str());
+    let subject = Subject { object: &object, resource, key, history: &history, events: &happened, traces: &traces };
+    let moments = moments(&subject);
     if !arguments.form.print(|| json!({"moments": moments.iter().map(Moment::told).collect::<Vec<_>>()})) {
         print(&draw(moments));
     }
@@ -146,14 +180,6 @@ fn is_whole(history: &[Value]) -> bool {
     })
 }
 
-/// Who made a version of the one before it, and which part of it: the entries that are new or younger.
-fn writers<'a>(before: Option<&'a Value>, version: &'a Value) -> Vec<&'a Value> {
-    let entries =
-        |object: Option<&'a Value>| object.map_or(&Value::Null, |object| &object["metadata"]["managedFields"]);
-    let old: Vec<&Value> = list(entries(before)).collect();
-    list(entries(Some(version))).filter(|entry| !old.contains(entry)).collect()
-}
-
 /// The last runs of controllers, by controller.
 pub(crate) async fn traces(server: &Server) -> Result<Value, String> {
     let (code, text) = server.text("/debug/traces").await.map_err(|trouble| trouble.words())?;
@@ -165,76 +191,128 @@ pub(crate) async fn traces(server: &Server) -> Result<Value, String> {
 }
 
 /// Everything that happened, oldest first.
-fn moments(object: &Value, history: &[Value], events: &[Value], traces: &Value, key: &str) -> Vec<Moment> {
-    let mut all = Vec::new();
-    let mut add = |at: &Value, what, who: String, detail: String| {
-        if let Some(at) = moment(at) {
-            all.push(Moment { at, what, who, detail });
-        }
-    };
-    let metadata = &object["metadata"];
-    add(&metadata["creationTimestamp"], "created", String::new(), String::new());
-    add(&metadata["deletionTimestamp"], "deletion", String::new(), "its end was asked for".to_owned());
-    let mut kept = Vec::new();
-    for (at, version) in history.iter().enumerate() {
-        for entry in writers(at.checked_sub(1).map(|before| &history[before]), version) {
-            kept.push((entry, Some(number(version))));
-        }
-    }
-    // What the server keeps no more is told by the last write of each manager.
-    let is_kept = |entry: &Value| kept.iter().any(|(other, _)| *other == entry);
-    let older: Vec<_> =
-        list(&metadata["managedFields"]).filter(|entry| !is_kept(entry)).map(|entry| (entry, None)).collect();
-    for (entry, version) in older.into_iter().chain(kept.iter().copied()) {
-        let part = match text(&entry["subresource"]) {
-            "" => String::new(),
-            part => format!(" of {part}"),
-        };
-        let version = version.map(|version| format!(", version {version}")).unwrap_or_default();
-        let detail = format!("{}{part}{version}", text(&entry["operation"]));
-        add(&entry["time"], "write", text(&entry["manager"]).to_owned(), detail);
-    }
-    for condition in list(&object["status"]["conditions"]) {
-        let (kind, status) = (text(&condition["type"]), text(&condition["status"]));
-        let detail = format!("{kind} became {status} ({})", text(&condition["reason"]));
-        add(&condition["lastTransitionTime"], "condition", String::new(), detail);
-    }
-    for event in events {
-        let count = event["series"]["count"].as_i64().or(event["count"].as_i64()).unwrap_or(1);
-        let times = if count > 1 { format!(" (x{count})") } else { String::new() };
-        let who = [&event["source"]["component"], &event["reportingComponent"]].map(text);
-        let who = who.into_iter().find(|who| !who.is_empty()).unwrap_or_default();
-        let detail = format!("{}: {}{times}", text(&event["reason"]), text(&event["message"]).trim());
-        add(&Value::from(events::moment(event)), "event", who.to_owned(), detail);
-    }
-    for (controller, runs) in traces.as_object().into_iter().flatten() {
-        for run in list(runs).filter(|run| run["key"] == key) {
-            add(&run["started"], "reconcile", controller.clone(), told(run));
-        }
-    }
-    // Most of it is told to the second: within one, causes come before what they led to.
-    all.sort_by_key(|moment: &Moment| (moment.at.0, place(moment.what), moment.at.1));
+fn moments(subject: &Subject<'_>) -> Vec<Moment> {
+    let writes = writers::writes(subject);
+    let mut all = beginning(subject);
+    all.extend(writers::older(subject).into_iter().map(|(at, who, detail)| plain(at, WRITE, "write", who, detail)));
+    all.extend(writes.iter().map(written));
+    all.extend(conditions(subject, &writes));
+    all.extend(subject.events.iter().filter_map(happened));
+    let runs = bounds::runs(subject.traces).filter(|(controller, run)| subject.is_about(controller, run));
+    all.extend(runs.filter_map(|(controller, run)| {
+        Some(plain(moment(&run["started"])?, RUN, "reconcile", controller.to_owned(), told(run)))
+    }));
+    all.sort_by_key(|moment: &Moment| (moment.at, moment.place));
     all
 }
 
-fn place(what: &str) -> usize {
-    ["created", "deletion", "write", "reconcile", "event", "condition"].iter().position(|it| *it == what).unwrap_or(0)
+fn plain(at: Instant, place: usize, what: &'static str, who: String, detail: String) -> Moment {
+    Moment { at, place: (place, 0), told_at: None, what, who, detail }
+}
+
+/// Its creation; and that its end was asked for, where no version that is kept tells of it.
+fn beginning(subject: &Subject<'_>) -> Vec<Moment> {
+    let metadata = &subject.object["metadata"];
+    let created = moment(&metadata["creationTimestamp"]);
+    let mut all: Vec<Moment> =
+        created.into_iter().map(|at| plain(at, CAUSE, "created", String::new(), String::new())).collect();
+    if subject.history.first().is_none_or(|first| !first["metadata"]["deletionTimestamp"].is_null())
+        && let Some((seconds, part)) = moment(&metadata["deletionTimestamp"])
+    {
+        // It names the end of the grace period.
+        let asked = seconds - metadata["deletionGracePeriodSeconds"].as_i64().unwrap_or(0);
+        all.push(plain((asked, part), CAUSE, "deletion", String::new(), "its end was asked for".to_owned()));
+    }
+    all
+}
+
+fn written(write: &Write) -> Moment {
+    let what = if write.is_deletion { "deletion" } else { "write" };
+    let place = if write.is_before_its_time { CAUSE } else { WRITE };
+    let (who, detail) = (write.who.clone(), write.detail.clone());
+    Moment { at: write.at, place: (place, write.version), told_at: None, what, who, detail }
+}
+
+/// What the object says of itself, each beside the write that first said so.
+fn conditions(subject: &Subject<'_>, writes: &[Write]) -> Vec<Moment> {
+    let same = |one: &Value, other: &Value| {
+        ["type", "status", "lastTransitionTime"].iter().all(|field| one[*field] == other[*field])
+    };
+    let says =
+        |version: &Value, condition: &Value| list(&version["status"]["conditions"]).any(|other| same(other, condition));
+    let told = |condition: &Value| {
+        let own = moment(&condition["lastTransitionTime"])?;
+        let first = subject.history.iter().position(|version| says(version, condition));
+        // What the oldest version says may have been so long before.
+        let write = first.filter(|at| *at > 0 || is_whole(subject.history)).map(|at| &writes[at]);
+        let (at, version) = write.map_or((own, 0), |write| (write.at, write.version));
+        let (kind, status) = (text(&condition["type"]), text(&condition["status"]));
+        let detail = format!("{kind} became {status} ({})", text(&condition["reason"]));
+        // Beside its write, before the next one.
+        let place = if version == 0 { (EFFECT, 0) } else { (WRITE, version) };
+        Some(Moment { at, place, told_at: Some(own), what: "condition", who: String::new(), detail })
+    };
+    list(&subject.object["status"]["conditions"]).filter_map(told).collect()
+}
+
+fn happened(event: &Value) -> Option<Moment> {
+    let count = event["series"]["count"].as_i64().or(event["count"].as_i64()).unwrap_or(1);
+    let times = if count > 1 { format!(" (x{count})") } else { String::new() };
+    let who = [&event["source"]["component"], &event["reportingComponent"]].map(text);
+    let who = who.into_iter().find(|who| !who.is_empty()).unwrap_or_default();
+    let detail = format!("{}: {}{times}", text(&event["reason"]), text(&event["message"]).trim());
+    let at = moment(&Value::from(events::moment(event)))?;
+    // What tells no part of a second comes after whatever may have led to it.
+    let placed = if at.1 == 0 { (at.0, bounds::LAST_PART) } else { at };
+    let mut told = plain(placed, EFFECT, "event", who.to_owned(), detail);
+    told.told_at = Some(at);
+    Some(told)
+}
+
+impl Subject<'_> {
+    /// Whether a run was for this object: others may have the same name.
+    fn is_about(&self, controller: &str, run: &Value) -> bool {
+        let seen = text(&run["objectVersion"]);
+        let is_own = |version: &Value| text(&version["metadata"]["resourceVersion"]) == seen;
+        run["key"] == self.key.as_str()
+            && (!seen.is_empty() && self.history.iter().chain([self.object]).any(is_own)
+                || ["reads", "writes"].iter().any(|list| bounds::accesses(run, list).any(|one| self.is_accessed(one)))
+                || (seen.is_empty() || !is_whole(self.history)) && self.is_likely(controller, run))
+    }
+
+    /// Whether a run read or wrote it.
+    fn is_accessed(&self, access: &Value) -> bool {
+        (text(&access["group"]), text(&access["plural"])) == self.resource && access["key"] == self.key.as_str()
+    }
+
+    /// Whether a run that names no version was for this object, by what woke it, or by whose run it is.
+    fn is_likely(&self, controller: &str, run: &Value) -> bool {
+        let kind = text(&self.object["kind"]);
+        let source = format!("{kind} {}", self.key);
+        list(&run["causes"]["first"]).any(|cause| cause["source"] == source.as_str())
+            || controller.starts_with(&kind.to_lowercase())
+    }
 }
 
 /// One run of a controller.
 fn told(run: &Value) -> String {
     let took = run["tookSeconds"].as_f64().unwrap_or(0.0) * 1000.0;
-    let result = text(&run["outcome"]["result"]);
-    let writes = run["writes"].as_array().map_or(0, Vec::len);
-    let mut said = format!("{result} in {took:.1} ms");
-    if writes > 0 {
-        said = format!("{said}, {writes} writes");
+    let mut said = format!("took {took:.1} ms");
+    match run["writes"].as_array().map_or(0, Vec::len) {
+        0 => {}
+        1 => said.push_str(", 1 write"),
+        writes => said = format!("{said}, {writes} writes"),
+    }
+    // That it is asked to run again is told by when.
+    match text(&run["outcome"]["result"]) {
+        "requeueAfter" => {}
+        result => said = format!("{said}, {result}"),
     }
     if let Some(message) = run["outcome"]["message"].as_str() {
         said = format!("{said}: {message}");
     }
     match run["nextRunSeconds"].as_f64() {
-        Some(next) => format!("{said}, next in {next:.0} s"),
+        Some(next) => format!("{said}, runs again in {next:.0} s"),
         None => said,
     }
 }
@@ -248,7 +326,7 @@ fn draw(moments: Vec<Moment>) -> String {
     tabs.flush()
 }
 
-fn moment(value: &Value) -> Option<(i64, u32)> {
+fn moment(value: &Value) -> Option<Instant> {
     let time = Timestamp::parse(value.as_str()?).ok()?;
     Some((time.seconds, time.nanoseconds))
 }
@@ -262,79 +340,4 @@ fn text(value: &Value) -> &str {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_write_that_is_kept_is_told_with_its_version() {
-        let entry = |manager: &str, second: u32| json!({"manager": manager, "operation": "Update", "time": format!("2026-01-01T00:00:0{second}Z")});
-        let version = |number: u32, entries: Vec<Value>| json!({"metadata": {"resourceVersion": number.to_string(), "managedFields": entries}});
-        let history = [
-            version(5, vec![entry("a", 1)]),
-            version(7, vec![entry("a", 2)]),
-            version(9, vec![entry("a", 2), entry("b", 3)]),
-        ];
-        let moments = moments(&history[2], &history, &[], &Value::Null, "a/b");
-        let told: Vec<_> = moments.iter().map(|moment| format!("{} {}", moment.who, moment.detail)).collect();
-        assert_eq!(told, ["a Update, version 5", "a Update, version 7", "b Update, version 9"]);
-        assert!(is_whole(&history) && !is_whole(&history[2..]) && !is_whole(&[]));
-    }
-
-    #[test]
-    fn a_server_says_from_where_on_it_keeps_changes() {
-        let refused = |message: &str| oldest(&Trouble::Refused(json!({"message": message})));
-        assert_eq!(refused("too old resource version: 1 (42)"), Some(42));
-        assert_eq!(refused("no"), None);
-    }
-
-    #[test]
-    fn everything_is_on_one_axis() {
-        let object = json!({
-            "metadata": {
-                "creationTimestamp": "2026-01-01T00:00:00Z",
-                "managedFields": [{"manager": "kubectl", "operation": "Update", "time": "2026-01-01T00:00:03Z", "subresource": "status"}],
-            },
-            "status": {"conditions": [{"type": "Ready", "status": "True", "reason": "Ok", "lastTransitionTime": "2026-01-01T00:00:05Z"}]},
-        });
-        let events = [
-            json!({"reason": "Pulled", "message": "got it", "lastTimestamp": "2026-01-01T00:00:01Z", "count": 2, "source": {"component": "node"}}),
-        ];
-        let traces = json!({"deployment": [
-            {"key": "a/b", "started": "2026-01-01T00:00:02.5Z", "tookSeconds": 0.0015, "outcome": {"result": "done"}, "writes": [{}]},
-            {"key": "a/c", "started": "2026-01-01T00:00:02Z"},
-        ]});
-        let drawn = draw(moments(&object, &[], &events, &traces, "a/b"));
-        let expected = "\
-TIME                   WHAT        WHO          DETAIL
-2026-01-01T00:00:00Z   created                  \n\
-2026-01-01T00:00:01Z   event       node         Pulled: got it (x2)
-2026-01-01T00:00:02Z   reconcile   deployment   done in 1.5 ms, 1 writes
-2026-01-01T00:00:03Z   write       kubectl      Update of status
-2026-01-01T00:00:05Z   condition                Ready became True (Ok)
-";
-        assert_eq!(drawn, expected);
-    }
-
-    #[test]
-    fn within_a_second_causes_come_first() {
-        let at = |time: &str| json!(format!("2026-01-01T00:00:{time}Z"));
-        let object = json!({
-            "metadata": {"creationTimestamp": at("00"), "managedFields": [{"manager": "kubectl", "operation": "Apply", "time": at("00")}]},
-            "status": {"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": at("00")}]},
-        });
-        let events = [json!({"reason": "Scaled", "lastTimestamp": at("00")})];
-        let traces =
-            json!({"deployment": [{"key": "a/b", "started": at("00.9")}, {"key": "a/b", "started": at("00.2")}]});
-        let order: Vec<_> =
-            moments(&object, &[], &events, &traces, "a/b").into_iter().map(|it| (it.what, it.at.1)).collect();
-        let expected = [
-            ("created", 0),
-            ("write", 0),
-            ("reconcile", 200_000_000),
-            ("reconcile", 900_000_000),
-            ("event", 0),
-            ("condition", 0),
-        ];
-        assert_eq!(order, expected);
-    }
-}
+mod tests;
