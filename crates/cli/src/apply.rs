@@ -9,6 +9,7 @@ use crate::discovery::Discovery;
 use crate::dry_run::DryRun;
 use crate::failure::{Failure, print, say};
 use crate::manifest::{self, FileArguments, Known};
+use crate::misnamed;
 use crate::output::Output;
 use crate::request::{Ask, JSON, Server, Trouble};
 use crate::terminal::with_progress;
@@ -136,7 +137,13 @@ async fn apply(
         quietly: false,
     };
     let ask = if arguments.force_conflicts { ask.with("force", "true") } else { ask };
-    let (code, after) = server.ask(dry_run.on(ask)).await.map_err(|trouble| refused(trouble, object, &before))?;
+    let (code, after) = match server.ask(dry_run.on(ask)).await {
+        Ok(answer) => answer,
+        Err(trouble) => {
+            let advice = misnamed::advice(server, object, &trouble.words()).await;
+            return Err(advice.into_iter().fold(refused(trouble, object, &before), Failure::hint));
+        }
+    };
     let version = |object: &Value| object["metadata"]["resourceVersion"].clone();
     let done = match &before {
         _ if arguments.server_side => "serverside-applied",
@@ -196,13 +203,41 @@ fn refused(trouble: Trouble, object: &Known, before: &Option<Value>) -> Failure 
         && let Trouble::Refused(status) = &trouble
     {
         let message = status["message"].as_str().unwrap_or_default();
+        let who = before.as_ref().map(|before| holders(before, message)).filter(|who| !who.is_empty());
         return Failure::error(message).hint(format!(
-            "others wrote these fields of {}/{}: leave them out of {}, or take them over with `--force-conflicts`",
-            object.kind.resource, object.name, object.source
+            "{} wrote these fields of {}/{}: leave them out of {}, or take them over with `--force-conflicts`",
+            who.unwrap_or_else(|| "others".to_owned()),
+            object.kind.resource,
+            object.name,
+            object.source
         ));
     }
     let verb = if before.is_some() { "applying patch to" } else { "creating" };
     trouble.while_doing(verb, &object.source).into()
+}
+
+/// Those who own the fields that a conflict names, each with when it wrote last.
+fn holders(before: &Value, message: &str) -> String {
+    let mut told: Vec<String> = Vec::new();
+    for entry in before["metadata"]["managedFields"].as_array().into_iter().flatten() {
+        let (manager, time) = (entry["manager"].as_str().unwrap_or_default(), entry["time"].as_str());
+        let is_named = message.contains(&format!("with {manager:?}"));
+        if let Some(time) = time.filter(|_| is_named && owns_any(entry, message)) {
+            told.push(format!("{manager} (last at {time})"));
+        }
+    }
+    told.join(" and ")
+}
+
+/// Whether an entry has one of the fields that a message names, as far as their names tell.
+fn owns_any(entry: &Value, message: &str) -> bool {
+    let mut fields = message.split_whitespace().filter(|word| word.starts_with('.'));
+    fields.any(|field| {
+        let names = field.split('[').next().unwrap_or_default().split('.').filter(|name| !name.is_empty());
+        let mut owned = Some(&entry["fieldsV1"]);
+        names.for_each(|name| owned = owned.and_then(|owned| owned.get(format!("f:{name}"))));
+        owned.is_some()
+    })
 }
 
 fn tell(form: &Output, object: &Known, done: &str, dry_run: DryRun, answer: &Value) -> Result<(), Failure> {
@@ -218,6 +253,18 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_conflict_is_told_with_who_wrote_and_when() {
+        let entry = |manager: &str, time: &str| json!({"manager": manager, "time": time, "fieldsV1": {"f:spec": {"f:replicas": {}}}});
+        let before = json!({"metadata": {"managedFields": [
+            entry("kubectl-patch", "2026-01-01T00:00:00Z"), entry("other", "2026-01-02T00:00:00Z"), {"manager": "scale"},
+            {"manager": "kubectl-patch", "time": "2026-01-03T00:00:00Z", "fieldsV1": {"f:status": {}}},
+        ]}});
+        let message = "Apply failed with 1 conflict: conflict with \"kubectl-patch\" using apps/v1: .spec.replicas";
+        assert_eq!(holders(&before, message), "kubectl-patch (last at 2026-01-01T00:00:00Z)");
+        assert_eq!(holders(&before, "conflict with \"scale\""), "");
+    }
 
     #[test]
     fn an_object_is_as_a_manifest_says_or_not() {

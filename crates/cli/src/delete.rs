@@ -7,6 +7,7 @@ use clap::Args;
 use http::Method;
 use serde_json::{Value, json};
 
+use crate::absent;
 use crate::connection::ConnectionArguments;
 use crate::discovery::{Discovery, Kind};
 use crate::dry_run::DryRun;
@@ -122,7 +123,11 @@ pub async fn run(arguments: &DeleteArguments) -> Result<(), Failure> {
                 deleted.push((target, uid));
             }
             Err(trouble) if plan.ignores_missing && trouble.is("NotFound") => {}
-            Err(trouble) => failures.push(trouble.while_doing("deleting", &target.source).into()),
+            Err(trouble) => {
+                let Target { kind, namespace, name, source } = &target;
+                failures
+                    .push(absent::told(&server, kind, namespace, name, trouble.while_doing("deleting", source)).await);
+            }
         }
     }
     Failure::all(failures)?;

@@ -89,6 +89,11 @@ impl Failure {
         Failure { hint: Some(hint.into()), ..self }
     }
 
+    /// Whether this is what to do next.
+    pub fn advises(&self, hint: &str) -> bool {
+        self.hint.as_deref() == Some(hint)
+    }
+
     /// Another exit code.
     pub fn with_code(self, code: u8) -> Failure {
         Failure { code, ..self }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures_util::StreamExt;
 use serde_json::Value;
 
+use crate::absent;
 use crate::discovery::{Discovery, Kind};
 use crate::failure::Failure;
 use crate::request::{Ask, METADATA, Server, Trouble};
@@ -86,7 +87,7 @@ impl Family {
 
 /// Reads an object and its family.
 pub async fn read(server: &Server, discovery: &Discovery, kind: &Kind, name: &str) -> Result<Family, Failure> {
-    let root = named(kind, server.get(Ask::get(kind.path_of(&server.namespace, name))).await?);
+    let root = named(kind, absent::find(server, kind, &server.namespace, name).await?);
     let namespace = kind.namespaced.then_some(server.namespace.as_str());
     let kinds = discovery.listable().into_iter().filter(|one| one.resource != "events");
     let kinds: Vec<&Kind> = kinds.filter(|one| namespace.is_none() || one.namespaced).collect();

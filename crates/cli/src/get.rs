@@ -5,6 +5,7 @@ mod watch;
 use clap::Args;
 use serde_json::{Value, json};
 
+use crate::absent;
 use crate::connection::ConnectionArguments;
 use crate::discovery::{Discovery, Kind};
 use crate::failure::{Failure, note, print, say};
@@ -207,7 +208,12 @@ async fn gather(
             gathered.single = named.len() == 1;
             for (kind, name) in named {
                 let got = get(arguments, form, server, &kind, &server.namespace, &name).await;
-                gathered.add(arguments, kind, got);
+                match got {
+                    Err(trouble) if trouble.is("NotFound") && !arguments.ignore_not_found => {
+                        gathered.failures.push(absent::told(server, &kind, &server.namespace, &name, trouble).await);
+                    }
+                    got => gathered.add(arguments, kind, got),
+                }
             }
         }
     }

@@ -9,6 +9,7 @@
 
 pub mod failure;
 
+mod absent;
 mod apply;
 mod beside;
 mod connection;
@@ -24,6 +25,7 @@ mod go;
 mod health;
 mod json_path;
 mod manifest;
+mod misnamed;
 mod observe;
 mod output;
 mod request;

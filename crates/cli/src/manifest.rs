@@ -233,10 +233,21 @@ fn shown(document: &str, error: &str) -> String {
         rest.split(|letter: char| !letter.is_ascii_digit()).next().and_then(|digits| digits.parse::<usize>().ok())
     });
     let line = number.and_then(|number| document.lines().nth(number.checked_sub(1)?));
+    if let Some(line) = line.filter(|line| has_tab(line)) {
+        return format!(
+            "YAML takes spaces to move lines in, and no tab (`\\t`): mend this line: {}",
+            line.replace('\t', "\\t")
+        );
+    }
     match line.map(str::trim).filter(|line| !line.is_empty()) {
         Some(line) => format!("mend this line: {line}"),
         None => "mend it so that it is YAML or JSON: quotes, brackets and how far lines are moved in".to_owned(),
     }
+}
+
+/// Whether a tab moves a line in.
+fn has_tab(line: &str) -> bool {
+    line.chars().take_while(|letter| letter.is_whitespace()).any(|letter| letter == '\t')
 }
 
 /// The documents of a file, which lines of three dashes part.
@@ -290,6 +301,11 @@ mod tests {
         check(
             "apiVersion: v1\n",
             "error: unable to decode \"a.yaml\": Object 'Kind' is missing in '{\"apiVersion\":\"v1\"}'",
+        );
+        check(
+            "kind: Pod\nmetadata:\n\tname: x\n",
+            "error: error parsing a.yaml: error converting YAML to JSON: yaml: line 3: found character that cannot start any token\n  hint: \
+             YAML takes spaces to move lines in, and no tab (`\\t`): mend this line: \\tname: x",
         );
         check("just text", "error: error parsing a.yaml: a manifest is an object, this is not");
     }

@@ -34,7 +34,10 @@ pub fn read(words: &[String], discovery: &Discovery) -> Result<Selection, Failur
     let mut kinds: Vec<Kind> = Vec::new();
     for word in first.split(',').filter(|word| !word.is_empty()) {
         let members = discovery.category(word);
-        let found = if members.is_empty() { vec![discovery.find(word)?] } else { members };
+        let found = match members.is_empty() {
+            true => vec![discovery.find(word).map_err(|failure| lone(failure, first, names))?],
+            false => members,
+        };
         for kind in found {
             if !kinds.contains(kind) {
                 kinds.push(kind.clone());
@@ -50,6 +53,16 @@ pub fn read(words: &[String], discovery: &Discovery) -> Result<Selection, Failur
             Ok(Selection::Named(each.collect()))
         }
     }
+}
+
+/// A word alone that is no kind, nor nearly one, is the name of an object more often than not.
+fn lone(failure: Failure, word: &str, names: &[String]) -> Failure {
+    if names.is_empty() && failure.advises("`kubectl api-resources` lists all kinds") {
+        return failure.hint(format!(
+            "if that is a name, say its kind too, such as `deploy/{word}`; `kubectl api-resources` lists all kinds"
+        ));
+    }
+    failure
 }
 
 /// One object, named as `kind/name`.

@@ -19,7 +19,7 @@ use crate::output::FormArguments;
 use crate::request::{Ask, Server, Trouble};
 use crate::tab::Tabs;
 use crate::terminal::{escape, with_progress};
-use crate::{events, selection};
+use crate::{absent, events, selection};
 
 /// The command line.
 #[derive(Args, Debug)]
@@ -83,7 +83,7 @@ pub async fn run(arguments: &TimelineArguments) -> Result<(), Failure> {
     let server = arguments.connection.connect().await?;
     let discovery = Discovery::read(&server).await?;
     let (kind, name) = selection::one(&arguments.words, &discovery)?;
-    let mut object = server.get(Ask::get(kind.path_of(&server.namespace, &name))).await?;
+    let mut object = absent::find(&server, &kind, &server.namespace, &name).await?;
     object["kind"] = kind.kind.clone().into();
     let namespace = kind.namespaced.then_some(server.namespace.as_str());
     let fields = format!("involvedObject.uid={}", text(&object["metadata"]["uid"]));

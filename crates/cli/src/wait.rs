@@ -16,7 +16,7 @@ use crate::output::{self, Output, name};
 use crate::request::{Ask, METADATA, Server, Trouble};
 use crate::selection::{self, Selection};
 use crate::terminal::with_progress;
-use crate::{go, span};
+use crate::{absent, go, slip, span};
 
 /// As long as it takes: a week.
 const FOREVER: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -100,8 +100,11 @@ pub async fn run(arguments: &WaitArguments) -> Result<(), Failure> {
             // What is not there is a failure at once, not after the time is up; or it is gone already.
             match server.get(Ask::get(target.kind.path_of(&target.namespace, &target.name))).await {
                 Err(trouble) if for_delete && trouble.is("NotFound") => continue,
-                found => found?,
-            };
+                Err(trouble) => {
+                    return Err(absent::told(&server, &target.kind, &target.namespace, &target.name, trouble).await);
+                }
+                Ok(_) => {}
+            }
         }
         let mut last = None;
         for goal in &goals {
@@ -334,7 +337,7 @@ async fn why(server: &Server, target: &Target, goal: &Goal, object: Option<&Valu
     match goal {
         Goal::Condition { name, .. } => said.push(match condition(object, name) {
             Some(condition) => described(condition),
-            None => format!("it has no condition {name} yet"),
+            None => unknown_condition(object, name),
         }),
         Goal::Path { template, value } => {
             let found = template.print(object).unwrap_or_default();
@@ -362,6 +365,20 @@ async fn why(server: &Server, target: &Target, goal: &Goal, object: Option<&Valu
         }
     }
     (!said.is_empty()).then(|| said.join("; "))
+}
+
+/// That a condition is not there, and which are: its name may be a slip.
+fn unknown_condition(object: &Value, name: &str) -> String {
+    let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
+    let names: Vec<&str> = conditions.filter_map(|condition| condition["type"].as_str()).collect();
+    let there = match &names[..] {
+        [] => return format!("it has no condition {name} yet, nor any other"),
+        names => format!("it has no condition {name} yet; it has {}", names.join(", ")),
+    };
+    match slip::nearest(name, names.into_iter()) {
+        Some(near) => format!("{there}: did you mean `{near}`?"),
+        None => there,
+    }
 }
 
 fn described(condition: &Value) -> String {
@@ -417,6 +434,17 @@ mod tests {
         check("ready", Err("error: unrecognized condition: \"ready\""));
         check("create", Ok(true));
         check("delete", Ok(false));
+    }
+
+    #[test]
+    fn a_condition_that_is_not_there_is_told_with_those_that_are() {
+        let object = json!({"status": {"conditions": [{"type": "Available"}, {"type": "Progressing"}]}});
+        assert_eq!(
+            unknown_condition(&object, "Availabel"),
+            "it has no condition Availabel yet; it has Available, Progressing: did you mean `Available`?"
+        );
+        assert_eq!(unknown_condition(&object, "X"), "it has no condition X yet; it has Available, Progressing");
+        assert_eq!(unknown_condition(&json!({}), "X"), "it has no condition X yet, nor any other");
     }
 
     #[test]

@@ -31,14 +31,17 @@ fn start(file: &Path) -> ExitCode {
     let config = match Config::read(file) {
         Ok(config) => config,
         Err(why) => {
-            eprintln!("can't use {}: {why}", file.display());
+            eprintln!("error: can't use {}: {why}", file.display());
+            eprintln!(
+                "  hint: `setpoint fleet enrol VEHICLE --out FOLDER` writes one; docs/fleet.md tells what is in it"
+            );
             return ExitCode::from(2);
         }
     };
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("can't start: {error}");
+            eprintln!("error: can't start: {error}");
             return ExitCode::FAILURE;
         }
     };
@@ -48,7 +51,7 @@ fn start(file: &Path) -> ExitCode {
         Ok(Ended::Asked) => ExitCode::SUCCESS,
         Ok(Ended::Restart) => restart(),
         Err(why) => {
-            eprintln!("stopped: {why}");
+            eprintln!("error: stopped: {why}");
             ExitCode::FAILURE
         }
     }

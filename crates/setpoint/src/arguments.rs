@@ -268,6 +268,10 @@ impl DataArguments {
     /// The folder of all data.
     pub fn folder(&self) -> Result<PathBuf, Failure> {
         if let Some(folder) = &self.data_dir {
+            if folder.is_file() {
+                return Err(Failure::new(format!("can't keep data in {}", folder.display()), "it is a file")
+                    .hint("choose a folder with `--data-dir`; one that is not there is made"));
+            }
             return Ok(folder.clone());
         }
         let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());

@@ -50,13 +50,17 @@ pub fn instead() -> String {
     line(words, own.filter(|file| std::env::var_os("KUBECONFIG").is_none() && file.exists()))
 }
 
-fn line(words: impl Iterator<Item = String>, kubeconfig: Option<std::path::PathBuf>) -> String {
+/// Words as one types them into a shell.
+pub fn quoted(words: impl Iterator<Item = String>) -> String {
     let plain =
         |word: &String| word.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_./=:,@%+".contains(letter));
     let quoted = |word: String| if plain(&word) { word } else { format!("'{}'", word.replace('\'', "'\\''")) };
-    let words: Vec<String> = words.map(quoted).collect();
+    words.map(quoted).collect::<Vec<_>>().join(" ")
+}
+
+fn line(words: impl Iterator<Item = String>, kubeconfig: Option<std::path::PathBuf>) -> String {
     let flag = kubeconfig.map_or(String::new(), |file| format!(" --kubeconfig={}", file.display()));
-    format!("kubectl has it, and talks to this control plane: `kubectl{flag} {}`", words.join(" "))
+    format!("kubectl has it, and talks to this control plane: `kubectl{flag} {}`", quoted(words))
 }
 
 #[cfg(test)]

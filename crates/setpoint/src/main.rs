@@ -30,7 +30,7 @@ mod storage;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 
 use arguments::{Arguments, Command};
@@ -71,7 +71,9 @@ fn main() -> ExitCode {
 /// Prints what is wrong with the command line, or the help that was asked for.
 fn misused(error: &clap::Error) -> ExitCode {
     let command = std::env::args().nth(1).unwrap_or_default();
-    if error.use_stderr() {
+    if let Some(failure) = stray(error, &command) {
+        failure::note(&failure.to_string());
+    } else if error.use_stderr() {
         let text = error.render().to_string();
         // What to do next is said as in every other failure.
         let text = text.replace("\nFor more information, try '--help'.\n", "");
@@ -87,6 +89,26 @@ fn misused(error: &clap::Error) -> ExitCode {
     }
 }
 
+/// A word that a command has no place for, where it is known what it was meant as: said as kubectl says it.
+fn stray(error: &clap::Error, command: &str) -> Option<Failure> {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg) else { return None };
+    if error.kind() != ErrorKind::UnknownArgument || word.starts_with('-') {
+        return None;
+    }
+    let said = |hint: String| Some(Failure::error(format!("Unexpected args: [{word}]")).hint(hint));
+    match command {
+        "apply" => said(format!("files are named with `-f`: `setpoint apply -f {word}`")),
+        "events" if word.contains('/') => {
+            said(format!("the object is named with `--for`: `setpoint events --for {word}`"))
+        }
+        "top" => said(format!("this one is of controllers; what pods and nodes use: `kubectl top {word}`")),
+        _ => None,
+    }
+}
+
+/// Words for what `up` does.
+const STARTS: [&str; 3] = ["start", "serve", "launch"];
+
 /// What to do about a wrong command line.
 fn advice(error: &clap::Error, command: &str) -> String {
     let known = Arguments::command();
@@ -97,6 +119,15 @@ fn advice(error: &clap::Error, command: &str) -> String {
     let is_unknown = error.kind() == ErrorKind::InvalidSubcommand;
     if is_unknown && kubectl::has(command) {
         return kubectl::instead();
+    }
+    if is_unknown && STARTS.contains(&command) {
+        return "`setpoint up` starts a control plane".to_owned();
+    }
+    if let Some(flag) = command.strip_prefix("--")
+        && let Some(up) = known.find_subcommand("up")
+        && up.get_arguments().any(|one| one.get_long() == flag.split('=').next())
+    {
+        return format!("`up` has it: `setpoint up {}`", kubectl::quoted(std::env::args().skip(1)));
     }
     match setpoint_cli::nearest(command, names()) {
         Some(near) if is_unknown => format!("did you mean `setpoint {near}`?"),

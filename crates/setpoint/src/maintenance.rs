@@ -167,6 +167,7 @@ pub async fn restore(
     let what = format!("can't restore {} into {}", file.display(), folder.display());
     let failed = |error: io::Error| Failure::of_file(&what, &error);
     let backup = file.canonicalize().map_err(failed)?;
+    let made = Made::of(&[folder.join("store"), folder.clone()]);
     let bench = Bench::new(&folder).map_err(failed)?;
     symlink(backup, bench.0.join(BACKUP)).map_err(failed)?;
     let from = RealDisk::new(&bench.0).map_err(failed)?;
@@ -185,8 +186,12 @@ pub async fn restore(
         OpenError::Foreign(_) => Failure::new(&what, "there is data already").hint("choose an empty `--data-dir`"),
         OpenError::Sealed(why) => Failure::new(&what, format!("an object in it is encrypted: {why}"))
             .hint(format!("put the keys of the server that the backup is of to {}", sealing::file(&folder).display())),
+        OpenError::Damaged { file, .. } if file == BACKUP => Failure::new(&what, "it is no backup, or a damaged one")
+            .hint("`setpoint backup` makes one; nothing was changed"),
         error => refused(&what, error),
-    })?;
+    });
+    drop(bench);
+    let report = report.inspect_err(|_| made.undo())?;
     say(&describe(&report));
     note(&format!("`setpoint up --data-dir {}` serves it", folder.display()));
     Ok(())
@@ -207,6 +212,20 @@ async fn restore_etcd(from: &RealDisk, options: EtcdOptions, what: &str) -> Resu
 }
 
 const BACKUP: &str = "backup";
+
+/// Folders that were not there before.
+struct Made(Vec<PathBuf>);
+
+impl Made {
+    fn of(folders: &[PathBuf]) -> Made {
+        Made(folders.iter().filter(|folder| !folder.exists()).cloned().collect())
+    }
+
+    /// Takes them away again, but for those that have something in them.
+    fn undo(&self) {
+        self.0.iter().for_each(|folder| drop(fs::remove_dir(folder)));
+    }
+}
 
 /// A private folder for files on their way, gone at the end: the store works on folders of its own, never on a user's.
 pub struct Bench(PathBuf);

@@ -11,7 +11,7 @@ use setpoint_runtime::probes::Profiles;
 use setpoint_scheduler::Profile;
 
 use crate::arguments::SettingsArguments;
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::service::seed;
 
 /// What variables of the environment begin with that are settings.
@@ -103,13 +103,18 @@ pub fn config(arguments: &SettingsArguments) -> Result<Config, Failure> {
         .set(arguments.set.iter().cloned());
     let what = || file.map_or("can't use the settings".to_owned(), |file| format!("can't use {}", file.display()));
     if let Some(file) = file {
-        sources = sources.file(std::fs::read_to_string(file).map_err(|error| Failure::usage(what(), error))?);
+        let read = std::fs::read_to_string(file);
+        sources = sources.file(read.map_err(|error| Failure::of_file(what(), &error).with_code(failure::USAGE))?);
     }
-    let config = Config::load(&sources).map_err(|error| Failure::usage(what(), error))?;
-    config.controllers().try_for_each(known).map_err(|error| Failure::usage(what(), error))?;
-    Specific::of(&config).map_err(|error| Failure::usage(what(), error))?;
+    let unusable = |error: &dyn std::fmt::Display| Failure::usage(what(), error).hint(SETTINGS);
+    let config = Config::load(&sources).map_err(|error| unusable(&error))?;
+    config.controllers().try_for_each(known).map_err(|error| unusable(&error))?;
+    Specific::of(&config).map_err(|error| unusable(&error))?;
     Ok(config)
 }
+
+/// What to do about settings that can't be used.
+const SETTINGS: &str = "a setting looks like `--set queue.maxRetries=5`; docs/configuration.md lists them all";
 
 /// Settings for a controller that isn't there would be believed and have no effect.
 fn known(controller: &str) -> Result<(), String> {

@@ -12,7 +12,7 @@ use setpoint_store::{EtcdOptions, OpenError, Store};
 use crate::arguments::DataArguments;
 use crate::failure::{Failure, say};
 use crate::storage::{EtcdArguments, StoreArguments, StoreChoice};
-use crate::{server, storage};
+use crate::{maintenance, server, storage};
 use setpoint_cli::with_progress;
 
 #[derive(Args)]
@@ -129,7 +129,9 @@ impl SealedError {
     /// The same for a person.
     pub fn failure(self, what: &str) -> Failure {
         match self {
-            SealedError::Keys(error) => Failure::new(what, error),
+            SealedError::Keys(error) => {
+                Failure::new(what, error).hint("put back the copy of `pki/secrets.keys` in the data directory")
+            }
             SealedError::Lost(file) => {
                 Failure::new(what, format!("secrets in it are sealed, and the keys are not in {}", file.display()))
                     .hint("put back the copy of that file")
@@ -137,7 +139,7 @@ impl SealedError {
             SealedError::Store(OpenError::Locked) => Failure::new(what, OpenError::Locked).hint(
                 "a setpoint runs on it already: use that one (`setpoint status`), stop it, or choose another with `--data-dir`",
             ),
-            SealedError::Store(error) => Failure::new(what, error),
+            SealedError::Store(error) => maintenance::refused(what, error),
         }
     }
 }

@@ -220,7 +220,9 @@ async fn bind(listen: SocketAddr) -> Result<TcpListener, Failure> {
         match error.kind() {
             io::ErrorKind::AddrInUse => failure.hint("choose another port with `--listen`, or port 0 for a free one"),
             io::ErrorKind::PermissionDenied => failure.hint("choose a port above 1023 with `--listen`"),
-            _ => failure,
+            io::ErrorKind::AddrNotAvailable => failure
+                .hint("`--listen` takes an address of this machine (`ip address` lists them), or 0.0.0.0 for all"),
+            _ => failure.hint("`--listen` takes an address and a port of this machine, such as 127.0.0.1:6443"),
         }
     })
 }

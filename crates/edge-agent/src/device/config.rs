@@ -108,7 +108,8 @@ impl Config {
     pub fn trust(&self) -> Result<Option<Arc<Trust>>, String> {
         let Some(path) = &self.root else { return Ok(None) };
         let shown = |why: String| format!("can't use {}: {why}", path.display());
-        let text = fs::read_to_string(path).map_err(|error| shown(error.to_string()))?;
+        let next = "put the root metadata there, which `setpoint fleet keys` makes, or say `\"unsigned\": true`";
+        let text = fs::read_to_string(path).map_err(|error| shown(format!("{error}\n  hint: {next}")))?;
         Trust::pinned(&text).map(Arc::new).map(Some).map_err(|refusal| shown(refusal.to_string()))
     }
 }
@@ -156,5 +157,17 @@ mod tests {
         }
         let empty = BTreeMap::from([("install".to_owned(), Vec::new())]);
         assert_eq!(check_hooks(&empty).unwrap_err(), "hooks: install has no command");
+    }
+
+    #[test]
+    fn a_root_that_is_not_there_is_told_with_where_it_comes_from() {
+        let config: Config = serde_json::from_value(serde_json::json!({
+            "vehicle": "default/car-1", "hardwareId": "ecu-1", "hubs": ["https://h"], "data": "d", "ca": "c",
+            "certificate": "e", "key": "k", "root": "/nowhere/root.json",
+        }))
+        .unwrap();
+        let said = config.trust().err().unwrap();
+        assert!(said.starts_with("can't use /nowhere/root.json: No such file or directory"), "{said}");
+        assert!(said.contains("\n  hint: put the root metadata there, which `setpoint fleet keys` makes"), "{said}");
     }
 }
