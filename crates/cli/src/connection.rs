@@ -9,7 +9,7 @@ use kube::config::{
 };
 
 use crate::failure::{Failure, UNREACHABLE};
-use crate::request::{Server, Voice};
+use crate::request::{Ask, Server, Voice};
 use crate::span;
 use crate::terminal::{self, Colour};
 
@@ -200,6 +200,13 @@ impl ConnectionArguments {
         *options = KubeConfigOptions::default();
         Ok(read)
     }
+}
+
+/// Whether the server of a kubeconfig, or of the usual places, answers at all: who is to blame if not is told as by every other command.
+pub async fn reach(kubeconfig: Option<&PathBuf>) -> Result<(), Failure> {
+    let connection = ConnectionArguments { kubeconfig: kubeconfig.cloned(), ..ConnectionArguments::default() };
+    connection.connect().await?.get(Ask::get("/version").quietly()).await?;
+    Ok(())
 }
 
 /// What the parts of a kubeconfig are called that flags say otherwise.

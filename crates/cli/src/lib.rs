@@ -48,7 +48,7 @@ use clap::Subcommand;
 
 use failure::Failure;
 
-pub use connection::data_folder;
+pub use connection::{data_folder, reach};
 pub use figures::Figures;
 pub use output::FormArguments;
 pub use request::refusal;

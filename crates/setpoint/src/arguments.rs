@@ -13,6 +13,7 @@ use crate::failure::Failure;
 use crate::migrate::MigrateArguments;
 use crate::sealing::SealArguments;
 use crate::storage::StoreArguments;
+use setpoint_cli::FormArguments;
 
 /// A Kubernetes-compatible control plane in one binary.
 #[derive(Parser)]
@@ -149,6 +150,8 @@ Examples:
         seal: SealArguments,
         /// The file to write; it must not exist
         file: PathBuf,
+        #[command(flatten)]
+        form: FormArguments,
     },
     /// Make a new data directory from a backup, or fill an empty etcd from it
     #[command(after_help = "\
@@ -188,7 +191,10 @@ Examples:
     #[command(after_help = "\
 Examples:
   setpoint version")]
-    Version,
+    Version {
+        #[command(flatten)]
+        form: FormArguments,
+    },
 }
 
 #[derive(Subcommand)]
@@ -202,7 +208,7 @@ Examples:
         #[command(flatten)]
         place: PlaceArguments,
         #[command(flatten)]
-        form: setpoint_cli::FormArguments,
+        form: FormArguments,
     },
     /// Make a new authority. A server that runs signs with it at once, and trusts the one before as well
     #[command(after_help = "\
@@ -243,7 +249,21 @@ impl Command {
             | Command::People(_)
             | Command::Completion { .. }
             | Command::Manual { .. }
-            | Command::Version => false,
+            | Command::Version { .. } => false,
+        }
+    }
+}
+
+impl Command {
+    /// The form of the answer that was asked for, of the commands of this crate that have one and leave failures to be told in it.
+    pub fn form(&self) -> Option<FormArguments> {
+        match self {
+            Command::Version { form } | Command::Backup { form, .. } => Some(*form),
+            Command::Fleet(arguments) => match &arguments.command {
+                FleetCommand::Status { form } | FleetCommand::Why { form, .. } => Some(*form),
+                _ => None,
+            },
+            _ => None,
         }
     }
 }
@@ -487,8 +507,11 @@ pub enum FleetCommand {
     #[command(after_help = "\
 Examples:
   setpoint fleet status
-  setpoint fleet status -n depot")]
-    Status,
+  setpoint fleet status -n depot -o json")]
+    Status {
+        #[command(flatten)]
+        form: FormArguments,
+    },
     /// Why a vehicle is where it is, in one sentence
     #[command(after_help = "\
 Examples:
@@ -496,6 +519,8 @@ Examples:
     Why {
         /// Its name
         vehicle: String,
+        #[command(flatten)]
+        form: FormArguments,
     },
     /// What a rollout would do from here: vehicles, bytes, time, and who can't get there
     #[command(after_help = "\

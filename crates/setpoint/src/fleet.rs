@@ -6,7 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
-use setpoint_cli::refusal;
+use setpoint_cli::{reach, refusal, with_progress};
 use setpoint_fleet::kinds::Rollout;
 use setpoint_fleet::tell::Fleet;
 
@@ -19,6 +19,11 @@ pub async fn run(arguments: FleetArguments) -> Result<(), Failure> {
     let (namespace, now) = (&arguments.namespace, Timestamp::now());
     let kubeconfig = arguments.kubeconfig.clone().or_else(own_kubeconfig);
     let kubeconfig = kubeconfig.as_ref();
+    let is_local = matches!(&arguments.command, FleetCommand::Keys(_) | FleetCommand::Sign(_));
+    // In a cluster, the account of the pod leads to the server, and no file.
+    if !is_local && (kubeconfig.is_some() || std::env::var_os("KUBERNETES_SERVICE_HOST").is_none()) {
+        reach(kubeconfig).await?;
+    }
     match &arguments.command {
         FleetCommand::Enrol(asked) => return enrol::run(kubeconfig, namespace, asked).await,
         FleetCommand::Token { vehicle, hours } => return access::token(kubeconfig, namespace, vehicle, *hours).await,
@@ -27,18 +32,33 @@ pub async fn run(arguments: FleetArguments) -> Result<(), Failure> {
         FleetCommand::Keys(asked) => return release::keys(asked),
         FleetCommand::Sign(asked) => return release::release(asked),
         FleetCommand::Simulate(asked) => return simulate::run(kubeconfig, namespace, asked).await,
-        FleetCommand::Status | FleetCommand::Why { .. } | FleetCommand::Plan { .. } => {}
+        FleetCommand::Status { .. } | FleetCommand::Why { .. } | FleetCommand::Plan { .. } => {}
     }
     let client = alone::client(kubeconfig).await?;
-    let fleet = Fleet::read(&client, namespace).await.map_err(|error| {
-        refusal("can't read the fleet", &error).hint("`setpoint up` serves its kinds, unless its controllers are off")
+    let fleet = with_progress("reading the fleet", Fleet::read(&client, namespace)).await.map_err(|error| {
+        let failure = refusal("can't read the fleet", &error);
+        match &error {
+            kube::Error::Api(status) if status.code == 404 => {
+                failure.hint("`setpoint up` serves its kinds, unless its controllers are off")
+            }
+            _ => failure,
+        }
     })?;
     let text = match &arguments.command {
-        FleetCommand::Status => fleet.overview(),
-        FleetCommand::Why { vehicle } => fleet.why(vehicle, now).ok_or_else(|| {
-            Failure::new(format!("can't tell why {vehicle}"), format!("there is no such vehicle in {namespace}"))
-                .hint("`setpoint get vehicles -A` lists those that are there")
-        })?,
+        FleetCommand::Status { form } => match form.print(|| fleet.figures()) {
+            true => return Ok(()),
+            false => fleet.overview(),
+        },
+        FleetCommand::Why { vehicle, form } => {
+            let told = fleet.why(vehicle, now).ok_or_else(|| {
+                Failure::new(format!("can't tell why {vehicle}"), format!("there is no such vehicle in {namespace}"))
+                    .hint("`setpoint get vehicles -A` lists those that are there")
+            })?;
+            if form.print(|| json!({"kind": "Vehicle", "namespace": namespace, "name": vehicle, "why": told})) {
+                return Ok(());
+            }
+            told
+        }
         FleetCommand::Plan { rollout } => fleet.forecast(rollout, now).map_err(|why| {
             Failure::new(format!("can't plan {rollout}"), why)
                 .hint("`setpoint get rollouts -A` lists those that are there")

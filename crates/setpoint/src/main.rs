@@ -136,8 +136,11 @@ fn advice(error: &clap::Error, command: &str) -> String {
 }
 
 fn run(command: Command) -> Result<(), Failure> {
-    if let Command::Version = command {
-        failure::say(&format!("setpoint {}\nKubernetes {}", env!("CARGO_PKG_VERSION"), service::KUBERNETES_VERSION));
+    if let Command::Version { form } = command {
+        let (own, kubernetes) = (env!("CARGO_PKG_VERSION"), service::KUBERNETES_VERSION);
+        if !form.print(|| serde_json::json!({"setpoint": own, "kubernetes": kubernetes})) {
+            failure::say(&format!("setpoint {own}\nKubernetes {kubernetes}"));
+        }
         return Ok(());
     }
     if let Command::Completion { shell } = command {
@@ -157,7 +160,11 @@ fn run(command: Command) -> Result<(), Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::of_file("can't start", &error))?;
+    let form = command.form();
     let outcome = runtime.block_on(perform(command));
+    if let (Err(failure), Some(form)) = (&outcome, form) {
+        form.print(|| failure.status());
+    }
     runtime.shutdown_timeout(BLOCKING_WORK_MAX);
     outcome
 }
@@ -175,9 +182,11 @@ async fn perform(command: Command) -> Result<(), Failure> {
         Command::Certs { command } => certificates::run(&command).await,
         Command::Verify { data, store } => maintenance::verify(&data, &store).await,
         Command::Migrate(arguments) => migrate::run(&arguments).await,
-        Command::Backup { data, store, seal, file } => maintenance::backup(&data, &store, &seal, &file).await,
+        Command::Backup { data, store, seal, file, form } => {
+            maintenance::backup(&data, &store, &seal, &file, form).await
+        }
         Command::Restore { data, store, seal, file } => maintenance::restore(&data, &store, &seal, &file).await,
         Command::People(command) => setpoint_cli::run(command).await,
-        Command::Completion { .. } | Command::Manual { .. } | Command::Version => Ok(()),
+        Command::Completion { .. } | Command::Manual { .. } | Command::Version { .. } => Ok(()),
     }
 }

@@ -15,7 +15,8 @@ use crate::failure::{Failure, note, say};
 use crate::sealing::SealArguments;
 use crate::storage::{StoreArguments, StoreChoice};
 use crate::{hub, sealing, server, service, storage};
-use setpoint_cli::with_progress;
+use serde_json::json;
+use setpoint_cli::{FormArguments, with_progress};
 
 /// Reads every record, or every object in etcd.
 pub async fn verify(data: &DataArguments, store: &StoreArguments) -> Result<(), Failure> {
@@ -77,6 +78,7 @@ pub async fn backup(
     store: &StoreArguments,
     seal: &SealArguments,
     file: &Path,
+    form: FormArguments,
 ) -> Result<(), Failure> {
     let folder = data.folder()?;
     let what = match &store.store {
@@ -88,6 +90,9 @@ pub async fn backup(
     }
     if file.exists() {
         return Err(Failure::new(what, format!("{} is there already", file.display())).hint("choose another file"));
+    }
+    if let Some(parent) = file.parent().filter(|parent| !parent.as_os_str().is_empty() && !parent.exists()) {
+        note(&format!("{} was not there: it is made", parent.display()));
     }
     let (store, keys, _copy) = match &store.store {
         StoreChoice::Embedded => {
@@ -106,7 +111,10 @@ pub async fn backup(
     let written = with_progress(&doing, write_backup(&snapshot, file, keys.as_deref())).await;
     store.close().await;
     let bytes = written.map_err(|error| Failure::of_file(format!("{what}: {}", file.display()), &error))?;
-    say(&format!("wrote {} ({bytes} bytes, revision {})", file.display(), store.snapshot().revision().get()));
+    let revision = store.snapshot().revision().get();
+    if !form.print(|| json!({"file": file.display().to_string(), "bytes": bytes, "revision": revision})) {
+        say(&format!("wrote {} ({bytes} bytes, revision {revision})", file.display()));
+    }
     if keys.is_some() {
         note("Secrets in it are encrypted: keep `pki/secrets.keys` of the data directory too, and elsewhere");
     }

@@ -95,6 +95,30 @@ fn one_sentence_names_what_holds_a_vehicle() {
 }
 
 #[test]
+fn a_vehicle_that_is_not_there_is_told_as_such() {
+    let mut fleet = fleet();
+    let mut add = |name: &str, runs: Value, connected: &[Value], wanted: Value| {
+        let status =
+            json!({"observedGeneration": 1, "phase": "Pending", "firmwareVersion": runs, "conditions": connected});
+        fleet.vehicles.push(object("Vehicle", name, json!({"hardwareId": "h", "firmwareVersion": wanted}), status));
+    };
+    let silent = [said("Connected", "False", "Silent", "")];
+    add("new", json!(null), &[], json!(null));
+    add("van", json!(null), &silent, json!("1.1"));
+    add("far", json!("1.0"), &silent, json!("1.1"));
+    let why = |name: &str| fleet.why(name, now()).unwrap();
+    assert_eq!(why("new"), "new has never connected: does its agent run, with what `setpoint fleet enrol new` wrote?");
+    assert_eq!(
+        why("van"),
+        "van has never connected, and should run 1.1: does its agent run, with what `setpoint fleet enrol van` wrote?"
+    );
+    assert_eq!(
+        why("far"),
+        "far is offline since 2026-06-01T12:00:00Z; it goes from 1.0 to 1.1 (Pending) when it is back"
+    );
+}
+
+#[test]
 fn a_plan_says_how_many_how_much_how_long_and_who_can_not() {
     let expected = "\
 rollout spring brings 1.1 (2.5 MB) to 8 vehicles: 0 have it, 3 are on their way, 1 failed
@@ -129,4 +153,10 @@ ROLLOUT   FIRMWARE   PHASE     STEP   UPDATED   MESSAGE
 spring    1.1        Soaking   1/3    0/5       step 1 soaks until 2026-06-01T12:10:00Z
 ";
     assert_eq!(fleet().overview(), expected);
+    let figures = json!({
+        "vehicles": {"all": 9, "connected": 8, "upToDate": 5, "updating": 1, "waiting": 1, "retrying": 1, "failed": 1},
+        "versions": [{"version": "1.0", "run": 9, "wanted": 5}, {"version": "1.1", "run": 0, "wanted": 4}],
+        "rollouts": [{"name": "spring", "firmware": "1.1", "phase": "Soaking", "step": "1/3", "updated": 0, "eligible": 5}],
+    });
+    assert_eq!(fleet().figures(), figures);
 }

@@ -44,6 +44,16 @@ impl Fleet {
             (Some(_), Some(said), _) => {
                 format!("{name} runs {running} and should run {wanted}; held ({}): {}", said.reason, said.message)
             }
+            (Some(_), None, _) if !vehicle.is_connected() && vehicle.running().is_none() => {
+                let wanted = vehicle.wanted().map(|wanted| format!(", and should run {wanted}")).unwrap_or_default();
+                format!(
+                    "{name} has never connected{wanted}: does its agent run, with what `setpoint fleet enrol {name}` wrote?"
+                )
+            }
+            (Some(phase), None, _) if !vehicle.is_connected() => {
+                let since = status.conditions.connected.map(|(_, since)| format!(" since {since}")).unwrap_or_default();
+                format!("{name} is offline{since}; it goes from {running} to {wanted} ({phase}) when it is back")
+            }
             (Some(phase), None, _) => match status.progress.as_deref().filter(|progress| progress.result.is_empty()) {
                 Some(progress) => format!("{name} goes from {running} to {wanted}: {phase}, {} %", progress.percent),
                 None => format!("{name} goes from {running} to {wanted}: {phase}"),
