@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::connection::plain;
 use crate::failure::{CONFLICT, FORBIDDEN, Failure, UNREACHABLE, note};
+use crate::terminal::with_progress;
 
 /// Most bytes of one answer: what a list of a hundred thousand objects takes.
 const ANSWER_BYTES_MAX: usize = 1 << 30;
@@ -221,12 +222,16 @@ impl Server {
     }
 
     async fn within<T>(&self, work: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
-        match self.limit {
-            None => work.await,
-            Some(limit) => tokio::time::timeout(limit, work).await.unwrap_or_else(|_| {
-                Err(Trouble::Unreachable(format!("no answer within {limit:?} (`--request-timeout`)")))
-            }),
-        }
+        let limited = async {
+            match self.limit {
+                None => work.await,
+                Some(limit) => tokio::time::timeout(limit, work).await.unwrap_or_else(|_| {
+                    Err(Trouble::Unreachable(format!("no answer within {limit:?} (`--request-timeout`)")))
+                }),
+            }
+        };
+        let host = self.url.authority().map_or("the server", |authority| authority.as_str());
+        with_progress(&format!("waiting for {host}"), limited).await
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal, Write};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -95,15 +96,22 @@ pub async fn with_progress<T>(what: &str, work: impl Future<Output = T>) -> T {
 }
 
 /// A line that moves while work goes on. It has a thread of its own: work on a disk may hold up all others.
+/// What goes on within other work that is shown already needs no line of its own.
 struct SignOfLife {
     /// Dropped to end it.
     end: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
+/// Whether there is one: two would write over each other.
+static IS_SHOWN: AtomicBool = AtomicBool::new(false);
+
 impl SignOfLife {
     fn begin(what: &str) -> Option<SignOfLife> {
         if !std::io::stderr().is_terminal() {
+            return None;
+        }
+        if IS_SHOWN.swap(true, Ordering::AcqRel) {
             return None;
         }
         let (end, ended) = channel();
@@ -120,6 +128,7 @@ impl Drop for SignOfLife {
             // Its line is wiped once it has ended, so that nothing is printed into it.
             let _ = thread.join();
         }
+        IS_SHOWN.store(false, Ordering::Release);
     }
 }
 

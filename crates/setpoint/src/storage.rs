@@ -14,6 +14,7 @@ use crate::arguments::duration;
 use crate::failure::Failure;
 use crate::sealing::{self, SealArguments};
 use crate::{hub, server, service};
+use setpoint_cli::with_progress;
 
 /// What servers on one etcd share: whom clients trust, whose tokens count, what secrets are sealed with, and who signs for vehicles.
 const SHARED: [&str; 4] = [pki::AUTHORITY, "service-account.pem", SECRET_KEYS, DIRECTOR_KEY];
@@ -165,7 +166,7 @@ pub async fn pki(arguments: &EtcdArguments, options: &EtcdOptions, folder: &Path
         Some(shared) => Ok(shared.clone()),
         None => {
             let pki = folder.join("pki");
-            share(options, &pki).await?;
+            with_progress(&format!("waiting for {}", place(options)), share(options, &pki)).await?;
             Ok(pki)
         }
     }
@@ -175,7 +176,7 @@ pub async fn pki(arguments: &EtcdArguments, options: &EtcdOptions, folder: &Path
 pub async fn open_etcd(options: EtcdOptions, pki: &Path, seal: &SealArguments) -> Result<Store, Failure> {
     let place = place(&options);
     let options = EtcdOptions { seal: keys(pki, seal)?, ..options };
-    let opened = Store::open_etcd(service::fields(), options).await;
+    let opened = with_progress(&format!("opening {place}"), Store::open_etcd(service::fields(), options)).await;
     let (store, unsealed) = opened.map_err(|error| unusable(&place, error))?;
     let snapshot = store.snapshot();
     let objects: usize = snapshot.counts().values().sum();

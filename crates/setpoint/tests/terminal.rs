@@ -135,9 +135,36 @@ fn work_that_takes_long_shows_that_it_goes_on() {
         assert!(shown.contains(&format!("\r\x1b[K- {said}")), "{line}: {shown:?}");
         assert!(!piped(line).contains(said), "{line}");
     }
+    let silent = silent.local_addr().unwrap();
+    for words in
+        ["get pods", "status", "tree deploy/web", "why deploy/web", "who-can get pods", "events", "fleet status"]
+    {
+        let line = format!("{} {words}", silenced(&server, &silent.to_string()));
+        let shown = seen(&line, &[]);
+        assert!(shown.contains(&format!("\r\x1b[K- waiting for {silent} (")), "{line}: {shown:?}");
+    }
+    let up = format!(
+        "timeout 1 {} up --store etcd://{silent} --data-dir {}",
+        env!("CARGO_BIN_EXE_setpoint"),
+        folder.path().join("up").display()
+    );
+    let shown = seen(&up, &[]);
+    assert!(shown.contains("\r\x1b[K- waiting for ") && shown.contains(&silent.to_string()), "{shown:?}");
     // Its line is wiped before what comes after it.
     let shown = seen(&wait, &[]);
     assert!(shown.contains("\r\x1b[Kerror: timed out waiting for the condition on configmaps/none"), "{shown:?}");
+}
+
+/// A command whose kubeconfig leads to somebody who never answers. It is ended after a second.
+fn silenced(server: &Server, silent: &str) -> String {
+    let read = std::fs::read_to_string(&server.kubeconfig).unwrap();
+    let lines = read.lines().map(|line| match line.split_once("server: ") {
+        Some((before, _)) => format!("{before}server: https://{silent}\n"),
+        None => format!("{line}\n"),
+    });
+    let file = server.kubeconfig.with_file_name("silent.kubeconfig");
+    std::fs::write(&file, lines.collect::<String>()).unwrap();
+    format!("KUBECONFIG={} timeout 1 {}", file.display(), env!("CARGO_BIN_EXE_setpoint"))
 }
 
 /// Reads what is shown until `enough`, or to the end.
