@@ -78,7 +78,7 @@ const WRONG: [&str; 6] = ["Failed", "Degraded", "Stalled", "ReplicaFailure", "Bl
 /// Tells how an object fares.
 pub fn of(object: &Value) -> Health {
     if !object["metadata"]["deletionTimestamp"].is_null() {
-        return health(Mark::Working, "Terminating");
+        return terminating(object);
     }
     if is_unseen(object) {
         return health(Mark::Working, "last change not seen yet");
@@ -100,7 +100,46 @@ pub fn of(object: &Value) -> Health {
             };
             health(mark, phase)
         }
+        "Vehicle" if is_of_the_fleet(object) => vehicle(object),
+        "Rollout" if is_of_the_fleet(object) => rollout(object),
         _ => by_conditions(object),
+    }
+}
+
+/// A namespace tells what holds it; everything else ends when its finalizers are gone.
+fn terminating(object: &Value) -> Health {
+    let is_held = condition(object, "NamespaceFinalizersRemaining").is_some_and(|one| one["status"] == "True");
+    match is_held {
+        true => health(Mark::Bad, "Terminating, held by finalizers in it"),
+        false => health(Mark::Working, "Terminating"),
+    }
+}
+
+fn is_of_the_fleet(object: &Value) -> bool {
+    text(&object["apiVersion"]).starts_with("fleet.setpoint.dev/")
+}
+
+/// Waiting for consent or for a window is on the way; having given up is not, nor is waiting for what nobody has made.
+fn vehicle(vehicle: &Value) -> Health {
+    let blocked = condition(vehicle, "Blocked").filter(|one| one["status"] == "True");
+    match (text(&vehicle["status"]["phase"]), blocked.map(|one| text(&one["reason"]))) {
+        ("Failed", _) => health(Mark::Bad, "Failed"),
+        (_, Some("NoFirmware")) => health(Mark::Bad, "NoFirmware"),
+        ("UpToDate", _) => health(Mark::Well, "UpToDate"),
+        (_, Some(reason)) => health(Mark::Working, reason),
+        ("", None) => health(Mark::Silent, ""),
+        (phase, None) => health(Mark::Working, phase),
+    }
+}
+
+/// One that waits for a person is not on its way, unless that person said so.
+fn rollout(rollout: &Value) -> Health {
+    match text(&rollout["status"]["phase"]) {
+        phase @ ("Completed" | "Superseded") => health(Mark::Well, phase),
+        "Paused" if rollout["spec"]["paused"] == true => health(Mark::Working, "Paused"),
+        phase @ ("Paused" | "RolledBack" | "RollingBack" | "AwaitingApproval") => health(Mark::Bad, phase),
+        "" => health(Mark::Silent, ""),
+        phase => health(Mark::Working, phase),
     }
 }
 
@@ -158,7 +197,8 @@ fn replicas(object: &Value) -> Health {
         _ if object["kind"] == "Deployment" && object["spec"]["paused"] == true => {
             Health { words: format!("{}, paused", found.words), ..found }
         }
-        Some(said) if found.mark != Mark::Well && said["type"] != "Available" => {
+        // Old pods that are ready don't make up for new ones that can't be made.
+        Some(said) if said["type"] == "ReplicaFailure" || found.mark != Mark::Well && said["type"] != "Available" => {
             health(Mark::Bad, &format!("{}, {}", found.words, text(&said["reason"])))
         }
         _ if object["kind"] == "Deployment" && found.mark == Mark::Well && updated.unwrap_or(0) < wanted => {
@@ -223,6 +263,7 @@ mod tests {
     fn an_object_fares_as_its_status_says() {
         let condition = |name: &str, status: &str| json!({"type": name, "status": status, "reason": "Because"});
         let pod = |status: Value| json!({"kind": "Pod", "status": status});
+        let fleet = |kind: &str, status: Value| json!({"apiVersion": "fleet.setpoint.dev/v1alpha1", "kind": kind, "status": status});
         for (object, mark, words) in [
             (pod(json!({"phase": "Running", "conditions": [condition("Ready", "True")]})), Mark::Well, "Running"),
             (pod(json!({"phase": "Running"})), Mark::Working, "Running, not ready"),
@@ -259,6 +300,24 @@ mod tests {
                 json!({"kind": "Deployment", "metadata": {"generation": 2}, "status": {"observedGeneration": 1}}),
                 Mark::Working,
                 "last change not seen yet",
+            ),
+            (
+                json!({"kind": "Deployment", "spec": {"replicas": 3}, "status": {"readyReplicas": 3, "updatedReplicas": 0, "conditions": [condition("ReplicaFailure", "True")]}}),
+                Mark::Bad,
+                "3/3 ready, Because",
+            ),
+            (fleet("Vehicle", json!({"phase": "Failed"})), Mark::Bad, "Failed"),
+            (
+                fleet("Vehicle", json!({"phase": "Waiting", "conditions": [condition("Blocked", "True")]})),
+                Mark::Working,
+                "Because",
+            ),
+            (fleet("Rollout", json!({"phase": "AwaitingApproval"})), Mark::Bad, "AwaitingApproval"),
+            (fleet("Rollout", json!({"phase": "Soaking"})), Mark::Working, "Soaking"),
+            (
+                json!({"kind": "Namespace", "metadata": {"deletionTimestamp": "t"}, "status": {"phase": "Terminating", "conditions": [condition("NamespaceFinalizersRemaining", "True")]}}),
+                Mark::Bad,
+                "Terminating, held by finalizers in it",
             ),
             (json!({"kind": "X", "metadata": {"deletionTimestamp": "t"}}), Mark::Working, "Terminating"),
             (json!({"kind": "X", "status": {"conditions": [condition("Ready", "False")]}}), Mark::Bad, "Because"),

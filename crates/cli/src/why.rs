@@ -10,7 +10,7 @@ use crate::connection::ConnectionArguments;
 use crate::discovery::Discovery;
 use crate::failure::{Failure, note, say};
 use crate::output::FormArguments;
-use crate::request::{Ask, Server};
+use crate::request::{Ask, METADATA, Server};
 use crate::terminal::{escape, with_progress};
 use crate::{events, family, health, selection, timeline};
 
@@ -47,11 +47,12 @@ pub async fn run(arguments: &WhyArguments) -> Result<(), Failure> {
         // Without events the rest still tells something.
         let events = events::list(&server, namespace.or(Some("default")), None).await.unwrap_or_default();
         let selected = selected(&server, family.root()).await;
+        let missing = missing(&server, family.root()).await;
         let nodes = nodes(&server, &family).await;
         let owners = owners(&server, &discovery, family.root()).await;
         // Only the server beside its controllers has them.
         let traces = timeline::traces(&server).await.unwrap_or_default();
-        Ok::<_, Failure>(Facts { family, events, selected, nodes, owners, traces, now: crate::get::now() })
+        Ok::<_, Failure>(Facts { family, events, selected, missing, nodes, owners, traces, now: crate::get::now() })
     });
     let facts = gathered.await?;
     let printed = arguments.form.print(|| {
@@ -129,6 +130,29 @@ async fn selected(server: &Server, root: &Value) -> Option<Vec<Value>> {
         Value::Array(pods) => Some(pods),
         _ => None,
     }
+}
+
+/// The Services that an Ingress leads to and that are not there.
+async fn missing(server: &Server, root: &Value) -> Vec<String> {
+    let mut missing = Vec::new();
+    for name in backends(root) {
+        let namespace = crate::request::segment(&server.namespace);
+        let path = format!("/api/v1/namespaces/{namespace}/services/{}", crate::request::segment(&name));
+        if server.get(Ask::get(path).accept(METADATA).quietly()).await.is_err_and(|trouble| trouble.is("NotFound")) {
+            missing.push(name);
+        }
+    }
+    missing
+}
+
+/// The names of the Services that an Ingress leads to.
+fn backends(root: &Value) -> std::collections::BTreeSet<String> {
+    let spec = &root["spec"];
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let paths = list(&spec["rules"]).into_iter().flat_map(|rule| list(&rule["http"]["paths"]));
+    let all = paths.map(|path| path["backend"].clone()).chain([spec["defaultBackend"].clone()]);
+    let named = all.filter(|_| root["kind"] == "Ingress");
+    named.filter_map(|backend| Some(backend["service"]["name"].as_str()?.to_owned())).collect()
 }
 
 /// The nodes that pods of the family are on.

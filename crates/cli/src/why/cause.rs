@@ -17,6 +17,8 @@ pub struct Facts {
     pub events: Vec<Value>,
     /// The pods that it chooses, if it is a Service.
     pub selected: Option<Vec<Value>>,
+    /// Services that it leads to and that are not there, if it is an Ingress.
+    pub missing: Vec<String>,
     /// Nodes of its pods.
     pub nodes: Vec<Value>,
     /// Who controls it, who controls that, and so on.
@@ -141,6 +143,9 @@ impl Facts {
         }
         match (&finalizers[..], &spec[..]) {
             ([], []) => Some(format!("{name} is being deleted and ends within its grace period")),
+            ([], ["kubernetes"]) if text(&object["kind"]) == "Namespace" => {
+                Some(format!("{name} is being deleted for {ago}: what is in it goes first"))
+            }
             ([], held) => Some(format!("{name} is being deleted for {ago} and waits for {}", held.join(", "))),
             (["foregroundDeletion"], _) => {
                 Some(format!("{name} is being deleted for {ago} and waits for what it owns to be gone first"))
@@ -165,6 +170,13 @@ impl Facts {
             "PersistentVolumeClaim" if text(&object["status"]["phase"]) != "Bound" => {
                 let why = self.last_event(object).unwrap_or_else(|| "no volume fits, and nobody makes one".to_owned());
                 Some(format!("{} is not bound: {why}", name(object)))
+            }
+            "ResourceQuota" => used_up(object),
+            "PodDisruptionBudget" => undisturbed(object),
+            "Ingress" if !self.missing.is_empty() => {
+                let missing: Vec<_> = self.missing.iter().map(|name| format!("service/{name}")).collect();
+                let verb = if missing.len() == 1 { "is" } else { "are" };
+                Some(format!("{} leads nowhere: there {verb} no {}", name(object), missing.join(", ")))
             }
             _ => None,
         }
@@ -292,6 +304,35 @@ impl Facts {
     fn node_of(&self, pod: &Value) -> Option<&Value> {
         self.nodes.iter().find(|node| node["metadata"]["name"] == pod["spec"]["nodeName"])
     }
+}
+
+/// What of a quota is used to its end.
+fn used_up(quota: &Value) -> Option<String> {
+    let (hard, used) = (&quota["status"]["hard"], &quota["status"]["used"]);
+    let is_full = |name: &str| match (amount(&hard[name]), amount(&used[name])) {
+        (Some(hard), Some(used)) => used >= hard,
+        _ => false,
+    };
+    let full = hard.as_object()?.keys().filter(|name| is_full(name));
+    let told: Vec<String> =
+        full.map(|name| format!("{name} ({} of {})", text(&used[name]), text(&hard[name]))).collect();
+    let rest = "what would take more of it is refused";
+    (!told.is_empty()).then(|| format!("{} is used up: {}; {rest}", name(quota), told.join(", ")))
+}
+
+fn amount(quantity: &Value) -> Option<setpoint_api::quantity::Quantity> {
+    setpoint_api::quantity::Quantity::parse(text(quantity)).ok()
+}
+
+/// A budget that lets no pod go holds up whoever drains a node.
+fn undisturbed(budget: &Value) -> Option<String> {
+    let count = |name: &str| budget["status"][name].as_i64();
+    let (0, expected @ 1..) = (count("disruptionsAllowed")?, count("expectedPods")?) else { return None };
+    let (healthy, wanted) = (count("currentHealthy").unwrap_or(0), count("desiredHealthy").unwrap_or(0));
+    Some(format!(
+        "{} lets no pod go: {healthy} of {expected} are healthy, and {wanted} have to be; whoever drains a node waits",
+        name(budget)
+    ))
 }
 
 /// Whether a run was for an object of a kind: another kind may have one of the same name.

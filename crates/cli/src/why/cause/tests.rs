@@ -239,3 +239,43 @@ fn a_node_that_is_cordoned_says_so_and_its_pods_are_well() {
     let running = pod(json!({"phase": "Running", "conditions": [condition("Ready", "True", "", "")]}));
     check(&Facts { nodes: vec![node], ..facts(running, vec![]) }, "pod/web-1 is as it should be (Running)");
 }
+
+#[test]
+fn a_quota_that_is_used_up_is_told() {
+    let quota = |used: &str| {
+        let status = json!({"hard": {"pods": "4", "requests.cpu": "2"}, "used": {"pods": "4", "requests.cpu": used}});
+        object("ResourceQuota", "q", "", Value::Null, status)
+    };
+    check(
+        &facts(quota("500m"), vec![]),
+        "resourcequota/q is used up: pods (4 of 4); what would take more of it is refused",
+    );
+    check(
+        &facts(quota("2000m"), vec![]),
+        "resourcequota/q is used up: pods (4 of 4), requests.cpu (2000m of 2); what would take more of it is refused",
+    );
+}
+
+#[test]
+fn a_budget_that_lets_no_pod_go_is_told() {
+    let status = json!({"disruptionsAllowed": 0, "expectedPods": 6, "currentHealthy": 6, "desiredHealthy": 6});
+    check(
+        &facts(object("PodDisruptionBudget", "web", "", Value::Null, status), vec![]),
+        "poddisruptionbudget/web lets no pod go: 6 of 6 are healthy, and 6 have to be; whoever drains a node waits",
+    );
+}
+
+#[test]
+fn an_ingress_to_a_service_that_is_not_there_leads_nowhere() {
+    let mut facts = facts(object("Ingress", "web", "", Value::Null, Value::Null), vec![]);
+    facts.missing = vec!["shop".to_owned()];
+    check(&facts, "ingress/web leads nowhere: there is no service/shop");
+}
+
+#[test]
+fn a_namespace_that_ends_is_told_to_be_emptied_first() {
+    let mut ending =
+        object("Namespace", "shop", "", json!({"finalizers": ["kubernetes"]}), json!({"phase": "Terminating"}));
+    ending["metadata"]["deletionTimestamp"] = "2026-01-01T00:09:57Z".into();
+    check(&facts(ending, vec![]), "namespace/shop is being deleted for 3s: what is in it goes first");
+}
