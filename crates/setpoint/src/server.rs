@@ -295,7 +295,7 @@ where
 }
 
 fn announce(url: &str, kubeconfig: &Path) {
-    let next = "kubectl get namespaces\n  setpoint status";
+    let next = "setpoint get namespaces\n  setpoint status";
     say(&format!("ready {url}\n\n  export KUBECONFIG={}\n  {next}\n", kubeconfig.display()));
 }
 

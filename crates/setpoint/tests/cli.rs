@@ -87,7 +87,7 @@ fn a_server_says_that_it_is_ready_serves_and_stops_when_asked() {
         assert_eq!(code, Some(0));
         let kubeconfig = data.join("admin.kubeconfig");
         assert!(said.contains(&format!("export KUBECONFIG={}", kubeconfig.display())), "{said}");
-        assert!(said.contains("kubectl get namespaces"), "{said}");
+        assert!(said.contains("setpoint get namespaces"), "{said}");
     }
 }
 
