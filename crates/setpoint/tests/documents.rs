@@ -75,6 +75,68 @@ fn all_code_of_pages_is_that_of_files_that_are_compiled() {
     assert!(report.is_empty(), "{report}");
 }
 
+/// A command line of ours in a block, as its words.
+fn own_commands(block: &Block) -> impl Iterator<Item = Vec<&str>> {
+    let lines = block.text.lines().filter_map(|line| line.strip_prefix("$ setpoint "));
+    lines.map(|line| line.split_whitespace().take_while(|word| !["|", ">", "&&", "&", "#"].contains(word)).collect())
+}
+
+#[test]
+fn commands_that_are_not_run_have_words_that_are_known() {
+    let mut looked_at = 0;
+    for page in pages() {
+        let blocks = blocks(&std::fs::read_to_string(&page).unwrap());
+        for block in blocks.iter().filter(|block| block.mark == Mark::NotRun) {
+            for words in own_commands(block) {
+                // Help is given once all words before it are understood.
+                let mut asked = Command::new(env!("CARGO_BIN_EXE_setpoint"));
+                let asked = asked.args(&words).arg("--help").output().unwrap();
+                let said = String::from_utf8_lossy(&asked.stderr).into_owned();
+                assert!(asked.status.success(), "{}:{}: {words:?}: {said}", page.display(), block.line);
+                looked_at += 1;
+            }
+        }
+    }
+    assert!(looked_at >= 2, "only {looked_at} commands");
+}
+
+#[test]
+fn objects_and_settings_of_pages_are_taken_as_they_are() {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start_as(&["up", "--nodes", "1"], &home.path().join("data"));
+    let file = home.path().join("shown.yaml");
+    let (shown, nowhere) = (file.to_str().unwrap(), home.path().join("nowhere").display().to_string());
+    let own = |words: &[&str]| {
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_setpoint")).args(words).env("KUBECONFIG", &server.kubeconfig).output();
+        let output = output.unwrap();
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (there, said) = own(&["wait", "--for=create", "crd/rollouts.fleet.setpoint.dev"]);
+    assert!(there, "{said}");
+    let (mut objects, mut settings) = (0, 0);
+    for page in pages() {
+        for block in blocks(&std::fs::read_to_string(&page).unwrap()) {
+            if block.language != "yaml" || matches!(block.mark, Mark::File(_) | Mark::From(_)) {
+                continue;
+            }
+            let place = format!("{}:{}", page.display(), block.line);
+            std::fs::write(&file, &block.text).unwrap();
+            if block.text.starts_with("apiVersion:") {
+                let (taken, said) = own(&["apply", "--dry-run=server", "-f", shown]);
+                assert!(taken, "{place}: {said}");
+                objects += 1;
+            } else if page.ends_with("docs/configuration.md") {
+                // They are read before anything is connected to.
+                let (_, said) = own(&["scheduler", "--config", shown, "--kubeconfig", &nowhere]);
+                assert!(said.contains(&nowhere) && !said.contains(shown), "{place}: {said}");
+                settings += 1;
+            }
+        }
+    }
+    assert!(objects >= 1 && settings >= 2, "{objects} objects, {settings} settings");
+}
+
 /// Names the one page that is run, for whoever writes it.
 const ONLY: &str = "ONLY_PAGE";
 
@@ -209,6 +271,35 @@ fn every_link_between_pages_leads_somewhere() {
             assert!(path.exists(), "{}: {target} is not there", page.display());
         }
     }
+}
+
+/// What a page in any language has in common with its translations: its shape, its words for machines, and where it leads.
+fn skeleton(text: &str) -> (Vec<String>, BTreeSet<String>, BTreeSet<String>) {
+    let parts = || text.split("```").enumerate();
+    let prose: String = parts().filter(|(at, _)| at % 2 == 0).map(|(_, part)| part).collect();
+    let commands = parts().filter(|(at, _)| at % 2 == 1).flat_map(|(_, part)| part.lines());
+    let commands = commands.filter(|line| line.starts_with("$ ")).map(str::to_owned);
+    let begins = |line: &&str| line.starts_with(['#', '|']);
+    let shape = prose.lines().filter(begins).map(|line| match line.starts_with('#') {
+        true => line.split(' ').next().unwrap_or_default().to_owned(),
+        false => format!("a row of {} cells", line.replace("\\|", "").matches('|').count()),
+    });
+    let words = prose.split('`').skip(1).step_by(2).map(str::to_owned);
+    let links = prose.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    // Each leads to the other, and to headings of its own.
+    let links = links.filter(|link| !link.starts_with('#') && !link.starts_with("README")).map(str::to_owned);
+    (commands.chain(shape).collect(), words.collect(), links.collect())
+}
+
+#[test]
+fn the_first_page_says_the_same_in_both_languages() {
+    let read = |name: &str| skeleton(&std::fs::read_to_string(root().join(name)).unwrap());
+    let ((shape, words, links), (other_shape, other_words, other_links)) = (read("README.md"), read("README.zh-CN.md"));
+    assert_eq!(shape, other_shape);
+    let differing: Vec<_> = words.symmetric_difference(&other_words).collect();
+    assert!(differing.is_empty(), "only one page has {differing:?}");
+    let differing: Vec<_> = links.symmetric_difference(&other_links).collect();
+    assert!(differing.is_empty(), "only one page leads to {differing:?}");
 }
 
 /// What can be done with objects of an ordinary kind.
