@@ -120,6 +120,7 @@ fn is_of_interest(old: Option<&VehicleView>, new: &VehicleView) -> bool {
         || old.metadata.labels != new.metadata.labels
         || old.running() != new.running()
         || old.has_failed() != new.has_failed()
+        || old.is_at_a_task() != new.is_at_a_task()
         || connected(old) != connected(new)
         || blocked(old) != blocked(new)
 }
@@ -160,7 +161,7 @@ async fn reconcile(context: Context, key: Key, caches: Caches) -> Result<Action,
     let snapshot = caches.vehicles.lister().snapshot();
     let vehicles = || snapshot.namespace(namespace).map(|vehicle| &**vehicle);
     let tally = Tally::of(&facts, vehicles());
-    let (returns, back) = back::returns(&facts, rollout.spec.rollback_to.as_deref(), vehicles());
+    let (returns, back) = back::returns(&facts, vehicles());
     let known = rollout.status.clone().unwrap_or_default();
     let is_observed = known.observed_generation == rollout.metadata.generation;
     let case = Case { spec: &rollout.spec, terms: &terms, status: &known, is_observed, tally: &tally, back, now };
@@ -183,8 +184,7 @@ async fn reconcile(context: Context, key: Key, caches: Caches) -> Result<Action,
         Act::TakeBack => {
             let unconfirmed: Unconfirmed = act::unconfirmed(&context, namespace, &facts).await?;
             let mut budget = Budget::new(&terms, &tally, &unconfirmed);
-            // Who still runs what it goes back to has nothing to install.
-            let told = returns.iter().filter(|back| !back.installs || budget.take(back.vehicle));
+            let told = returns.iter().filter(|back| !back.needs_place || budget.take(back.vehicle));
             let told = told.take(pick::TOLD_MAX).map(|back| (back.vehicle, back.version)).collect();
             act::tell(&context, namespace, key.name(), told).await?
         }

@@ -141,6 +141,12 @@ impl VehicleView {
         self.spec.firmware_version.as_deref()
     }
 
+    /// Whether it says that it is at a task: also at one that it is not to do any more, until it says that it isn't.
+    #[must_use]
+    pub fn is_at_a_task(&self) -> bool {
+        self.status.progress.as_ref().is_some_and(|said| said.result.is_empty() && !said.stage.is_empty())
+    }
+
     /// Whether it has given up what its spec of now asks for.
     #[must_use]
     pub fn has_failed(&self) -> bool {

@@ -184,8 +184,13 @@ fn own(written: &Status, heard: &Heard, hub: &str, now: Timestamp) -> Status {
     // Of one session an older report never replaces a younger one.
     let seq = i64::try_from(report.seq).unwrap_or(i64::MAX);
     let is_older = written.epoch() == heard.epoch && written.progress.as_ref().is_some_and(|known| known.seq > seq);
-    if !report.task_id.is_empty() && !is_older {
+    let is_at_nothing = report.task_id.is_empty();
+    if !is_at_nothing && !is_older {
         next.progress = Some(Box::new(progress(report, seq, now)));
+    }
+    // A task that it gave up without a word of how it ended: nobody has to wait for its end.
+    if is_at_nothing && !is_older && written.progress.as_ref().is_some_and(|known| known.result.is_empty()) {
+        next.progress = None;
     }
     next
 }

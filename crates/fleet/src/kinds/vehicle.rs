@@ -15,6 +15,7 @@ use super::schema;
 #[kube(doc = "A vehicle: the firmware that it should run, and how far it is.")]
 #[kube(selectable = ".spec.firmwareVersion", selectable = ".spec.hardwareId")]
 #[kube(selectable = ".status.phase", selectable = ".status.firmwareVersion")]
+#[kube(selectable = ".status.progress.stage")]
 #[kube(printcolumn(name = "Wanted", type_ = "string", json_path = ".spec.firmwareVersion"))]
 #[kube(printcolumn(name = "Running", type_ = "string", json_path = ".status.firmwareVersion"))]
 #[kube(printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"))]

@@ -1,5 +1,7 @@
 //! Carries out what a rollout decided: reads what counts at this moment, tells vehicles, writes the status.
 
+use std::collections::BTreeMap;
+
 use futures_util::{StreamExt, stream};
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::core::Request;
@@ -33,25 +35,29 @@ pub fn manager(rollout: &str) -> String {
 /// another process.
 pub async fn unconfirmed(context: &Context, namespace: &str, facts: &Facts<'_>) -> Result<Unconfirmed, Error> {
     let target = &facts.firmware.spec.version;
+    // In the order in which a vehicle goes through them, so that none slips through between two lists: on its way; at something that it is
+    // not to do any more; on its way to what a rollback names; on its way back.
+    let mut fields = vec![
+        format!("spec.firmwareVersion={target},status.firmwareVersion!={target}"),
+        format!("spec.firmwareVersion!={target},status.firmwareVersion!={target},status.progress.stage!="),
+    ];
+    let other = facts.terms.rollback_to.as_ref().filter(|other| *other != target);
+    fields.extend(other.map(|other| {
+        format!("spec.firmwareVersion={other},status.firmwareVersion!={other},status.firmwareVersion!={target}")
+    }));
+    fields.push(format!("spec.firmwareVersion!={target},status.firmwareVersion={target}"));
+    let mut vehicles = BTreeMap::new();
+    for fields in fields {
+        for vehicle in list(context, namespace, &fields).await? {
+            vehicles.insert(vehicle.metadata.key.to_string(), vehicle);
+        }
+    }
     let mut counted = Unconfirmed::default();
-    let mut count = |vehicle: &VehicleView| {
+    for vehicle in vehicles.values().filter(|vehicle| facts.has_place(vehicle)) {
         counted.total += 1;
         if let Some((label, _)) = &facts.terms.group {
             let group = vehicle.metadata.labels.get(label).unwrap_or_default();
             *counted.groups.entry(group.to_owned()).or_default() += 1;
-        }
-    };
-    let told = format!("spec.firmwareVersion={target},status.firmwareVersion!={target}");
-    for vehicle in list(context, namespace, &told).await? {
-        if facts.is_unconfirmed(facts.standing(&vehicle)) {
-            count(&vehicle);
-        }
-    }
-    let returning = format!("spec.firmwareVersion!={target},status.firmwareVersion={target}");
-    for vehicle in list(context, namespace, &returning).await? {
-        let is_ours = facts.terms.selector.matches(&vehicle.metadata.labels);
-        if is_ours && vehicle.is_connected() && !vehicle.has_failed() && vehicle.wanted().is_some() {
-            count(&vehicle);
         }
     }
     Ok(counted)

@@ -11,37 +11,41 @@ pub struct Return<'a> {
     pub vehicle: &'a VehicleView,
     /// The version that it goes to.
     pub version: &'a str,
-    /// Whether it has to install it: not, if it still runs it.
-    pub installs: bool,
+    /// Whether it needs a place of the budget: not, if it still runs that version, or has a place already.
+    pub needs_place: bool,
 }
 
 /// Those that can be told to go back, and how many others there are.
 #[must_use]
-pub fn returns<'a>(
-    facts: &Facts<'_>,
-    rollback_to: Option<&'a str>,
-    vehicles: impl Iterator<Item = &'a VehicleView>,
-) -> (Vec<Return<'a>>, Back) {
+pub fn returns<'a>(facts: &'a Facts<'_>, vehicles: impl Iterator<Item = &'a VehicleView>) -> (Vec<Return<'a>>, Back) {
     let target = Some(&*facts.firmware.spec.version);
     let (mut ready, mut back) = (Vec::new(), Back::default());
     for vehicle in vehicles {
-        if matches!(facts.standing(vehicle), Standing::NotMeant | Standing::Superseded) {
+        let standing = facts.standing(vehicle);
+        if matches!(standing, Standing::NotMeant | Standing::Superseded) {
             continue;
         }
         let runs_it = vehicle.running() == target;
         if vehicle.wanted() != target {
-            let is_on_its_way = runs_it && vehicle.is_connected() && !vehicle.has_failed();
-            back.returning += usize::from(is_on_its_way);
+            match vehicle.is_connected() {
+                _ if !facts.is_returning(vehicle) => {}
+                true => back.returning += 1,
+                false => back.awaited += 1,
+            }
             continue;
         }
-        let Some(version) = rollback_to.or_else(|| before(vehicle)).filter(|version| Some(*version) != target) else {
+        let known = facts.terms.rollback_to.as_deref().or_else(|| before(vehicle));
+        let Some(version) = known.filter(|version| Some(*version) != target) else {
             // Nobody knows what it had.
             continue;
         };
         match vehicle.status.conditions.connected {
             Some((false, since)) if runs_it => back.awaited += usize::from(facts.is_patient(since)),
             None if runs_it => {}
-            _ => ready.push(Return { vehicle, version, installs: runs_it }),
+            _ => {
+                let needs_place = vehicle.running() != Some(version) && !facts.is_unconfirmed(standing);
+                ready.push(Return { vehicle, version, needs_place });
+            }
         }
     }
     back.ready = ready.len();

@@ -51,7 +51,7 @@ fn vehicle(number: usize, letter: char) -> VehicleView {
 }
 
 fn spec(change: Value) -> RolloutSpec {
-    let mut spec = json!({"firmwareRef": {"name": "2"}, "maxConcurrent": 3});
+    let mut spec = json!({"firmwareRef": {"name": "2"}, "maxConcurrent": 3, "rollbackTo": "1"});
     spec.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
     serde_json::from_value(spec).unwrap()
 }
@@ -108,7 +108,7 @@ impl<'a> Given<'a> {
             now: at(self.now),
         };
         let tally = Tally::of(&facts, fleet.iter());
-        let (_, back) = super::super::back::returns(&facts, Some("1"), fleet.iter());
+        let (_, back) = super::super::back::returns(&facts, fleet.iter());
         let case = Case {
             spec: &spec,
             terms: &terms,

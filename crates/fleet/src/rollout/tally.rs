@@ -69,11 +69,7 @@ impl Facts<'_> {
             return Standing::Superseded;
         }
         let target = Some(&*self.firmware.spec.version);
-        let away = match vehicle.status.conditions.connected {
-            Some((true, _)) => None,
-            Some((false, since)) => Some(since),
-            None => Some(vehicle.metadata.created),
-        };
+        let away = away_since(vehicle);
         if vehicle.wanted() == target {
             return if vehicle.running() == target {
                 Standing::Confirmed
@@ -119,6 +115,27 @@ impl Facts<'_> {
         }
     }
 
+    /// Whether a vehicle is without a confirmed firmware because it goes back: to another one, or to what it runs while it still is at what it
+    /// was told before. That is finished, if it was begun.
+    #[must_use]
+    pub fn is_returning(&self, vehicle: &VehicleView) -> bool {
+        let (wanted, running) = (vehicle.wanted(), vehicle.running());
+        let target = Some(&*self.firmware.spec.version);
+        if wanted.is_none() || wanted == target || !self.terms.selector.matches(&vehicle.metadata.labels) {
+            return false;
+        }
+        let installs = running == target || wanted == self.terms.rollback_to.as_deref() && wanted != running;
+        let finishes = wanted == running && vehicle.is_at_a_task();
+        let is_waited_for = away_since(vehicle).is_none_or(|since| self.is_patient(since));
+        (installs || finishes) && is_waited_for && !vehicle.has_failed()
+    }
+
+    /// Whether a vehicle has one of the places of the budget.
+    #[must_use]
+    pub fn has_place(&self, vehicle: &VehicleView) -> bool {
+        self.is_unconfirmed(self.standing(vehicle)) || self.is_returning(vehicle)
+    }
+
     /// Whether a vehicle that is away since then is still waited for.
     #[must_use]
     pub fn is_patient(&self, since: Timestamp) -> bool {
@@ -127,6 +144,15 @@ impl Facts<'_> {
 
     fn patience_ends(&self, since: Timestamp) -> Timestamp {
         since.saturating_add(self.terms.patience).unwrap_or(Timestamp::MAX)
+    }
+}
+
+/// Since when a vehicle is not reachable, if it isn't.
+fn away_since(vehicle: &VehicleView) -> Option<Timestamp> {
+    match vehicle.status.conditions.connected {
+        Some((true, _)) => None,
+        Some((false, since)) => Some(since),
+        None => Some(vehicle.metadata.created),
     }
 }
 

@@ -75,6 +75,8 @@ pub struct Terms {
     pub patience: SignedDuration,
     /// How long a step may take.
     pub step_deadline: Option<SignedDuration>,
+    /// The version that a rollback leads to; without one, to what each vehicle had before.
+    pub rollback_to: Option<String>,
 }
 
 impl Terms {
@@ -100,6 +102,7 @@ impl Terms {
             window: spec.window.as_deref().map(Window::parse).transpose().map_err(|error| error.to_string())?,
             patience: span(&spec.offline_ttl)?,
             step_deadline: spec.step_deadline.as_deref().map(span).transpose()?,
+            rollback_to: spec.rollback_to.clone(),
         })
     }
 }

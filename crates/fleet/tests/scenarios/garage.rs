@@ -89,6 +89,12 @@ impl Garage {
         Ok(inside.cars.iter().map(|(name, car)| (name.clone(), car.flashed.len())).collect())
     }
 
+    /// Those that are installing something at this moment, whatever they should run.
+    pub fn flashing(&self) -> Vec<String> {
+        let is_flashing = |car: &Car| car.task.as_ref().is_some_and(|work| work.is_flashed && !work.ended);
+        self.lock().cars.iter().filter(|(_, car)| is_flashing(car)).map(|(name, _)| name.clone()).collect()
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inside> {
         self.0.lock().unwrap()
     }
@@ -104,10 +110,11 @@ impl Garage {
         if connected.map(|condition| condition.status == "True") != Some(car.online) {
             report["conditions"] = json!([connection(car.online, now)]);
         }
-        let wake = match &status.task {
-            Some(task) if car.online => car.work(task, &bad, now),
-            _ => None,
-        };
+        let wake = if car.online { car.work(status.task.as_ref(), &bad, now) } else { None };
+        let is_open = status.progress.as_ref().is_some_and(|known| known.result.is_empty());
+        if car.online && car.task.is_none() && is_open {
+            report["progress"] = Value::Null;
+        }
         if let Some(progress) = car.online.then(|| car.progress(now)).flatten() {
             let known = status.progress.map(|known| json!({"stage": known.stage, "result": known.result, "taskId": known.task_id, "attempt": known.attempt}));
             let said = |name: &str| known.as_ref().map(|known| known[name].clone()) == Some(progress[name].clone());
@@ -123,14 +130,19 @@ impl Garage {
 }
 
 impl Car {
-    /// Goes on with a task. One that it knows is not begun again.
-    fn work(&mut self, task: &Task, bad: &BTreeMap<String, Fate>, now: Timestamp) -> Option<Duration> {
-        let is_known = self.task.as_ref().is_some_and(|work| (&*work.id, work.attempt) == (&*task.id, task.attempt));
-        if !is_known {
+    /// Goes on with a task. One that it knows is not begun again; one that is being flashed is finished first, whatever is wanted by now.
+    fn work(&mut self, task: Option<&Task>, bad: &BTreeMap<String, Fate>, now: Timestamp) -> Option<Duration> {
+        let is_at_it = self.task.as_ref().is_some_and(|work| work.is_flashed && !work.ended);
+        let is_same = |work: &Work, task: &Task| (&*work.id, work.attempt) == (&*task.id, task.attempt);
+        let is_known = |task| self.task.as_ref().is_some_and(|work| is_same(work, task));
+        if let Some(task) = task.filter(|task| !is_at_it && !is_known(task)) {
             let fate = bad.get(&task.firmware_version).copied();
             let fate = fate.or_else(|| self.fates.pop_front()).unwrap_or(Fate::Succeed);
             let (id, attempt, version) = (task.id.clone(), task.attempt, task.firmware_version.clone());
             self.task = Some(Work { id, attempt, version, fate, began: now, is_flashed: false, ended: false });
+        }
+        if task.is_none() && self.task.as_ref().is_some_and(|work| !work.is_flashed && !work.ended) {
+            self.task = None;
         }
         let work = self.task.as_mut()?;
         if work.fate == Fate::Silence || work.ended {
@@ -157,13 +169,12 @@ impl Car {
 
     fn progress(&self, now: Timestamp) -> Option<Value> {
         let work = self.task.as_ref().filter(|work| work.fate != Fate::Silence)?;
-        let since: Duration = now.duration_since(work.began).try_into().unwrap_or_default();
         let (stage, result, reason) = match (work.ended, work.fate) {
             (true, Fate::Succeed) => ("Confirming", "Succeeded", ""),
             (true, Fate::Fail(reason)) => ("Verifying", "Failed", reason),
             (true, Fate::RollBack(reason)) => ("RollingBack", "RolledBack", reason),
-            _ if since < PART => ("Downloading", "", ""),
-            _ => ("Installing", "", ""),
+            _ if work.is_flashed => ("Installing", "", ""),
+            _ => ("Downloading", "", ""),
         };
         let now = Timestamp::from_second(now.as_second()).unwrap();
         Some(json!({

@@ -1,5 +1,6 @@
 //! Rollouts bring a firmware to many vehicles, and never to more at once than they may.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -38,7 +39,7 @@ fn within_budget(state: &State) -> Result<(), String> {
     at_most(state, BUDGET)
 }
 
-/// Never more vehicles than the budget should run something else than they do, but for those that have given up.
+/// Never more vehicles than the budget should run something else than they do, or are at something else; but for those that have given up.
 pub fn at_most(state: &State, budget: usize) -> Result<(), String> {
     let vehicles = state.objects(GROUP, "vehicles");
     let is_unconfirmed = |vehicle: &&Value| {
@@ -49,8 +50,9 @@ pub fn at_most(state: &State, budget: usize) -> Result<(), String> {
             && vehicle["spec"]["firmwareVersion"] != status["firmwareVersion"]
             && !is_failed
     };
-    let names: Vec<_> =
-        vehicles.iter().filter(is_unconfirmed).map(|vehicle| vehicle["metadata"]["name"].to_string()).collect();
+    let name = |vehicle: &Value| vehicle["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let mut names: BTreeSet<_> = vehicles.iter().filter(is_unconfirmed).map(name).collect();
+    names.extend(state.outside::<Garage>().flashing());
     match names.len() <= budget {
         true => Ok(()),
         false => Err(format!("{} vehicles at once are without a confirmed firmware: {names:?}", names.len())),
@@ -153,6 +155,79 @@ fn a_rollout_that_fails_takes_back_what_it_did() {
                 }
             }
             expect_rollout(state, "spring", "RolledBack", [4, 0, 0, 0])
+        },
+    };
+    exhaust(&story).assert();
+}
+
+/// All of them run or should run this again, and have nothing to do.
+fn expect_all_back(state: &State, count: usize, version: &str) -> Result<(), String> {
+    (0..count).try_for_each(|number| {
+        let vehicle = get(state, "vehicles", &format!("car-{number}"));
+        let (wanted, status) = (&vehicle["spec"]["firmwareVersion"], &vehicle["status"]);
+        match [wanted, &status["firmwareVersion"]] == [version, version] && status["phase"] == "UpToDate" {
+            true => Ok(()),
+            false => Err(format!("car-{number} should run {wanted}: {status}")),
+        }
+    })
+}
+
+#[test]
+fn who_is_taken_back_in_the_middle_of_an_installation_keeps_its_place() {
+    let story = Story {
+        name: "rollout::who_is_taken_back_in_the_middle_of_an_installation_keeps_its_place",
+        drive: |plane| {
+            async {
+                release(plane, &["1.0", "1.1"]).await;
+                fleet(plane, 6).await;
+                plane.settle().await.unwrap();
+                roll_out(plane, "spring", "1.1", json!({})).await;
+                // Two run it, and two are installing it.
+                plane.advance(Duration::from_secs(19)).await;
+                change(plane, "spring", json!({"rollback": true})).await;
+            }
+            .boxed()
+        },
+        invariant: within_budget,
+        outcome: |state| {
+            expect_all_back(state, 6, "1.0")?;
+            expect_rollout(state, "spring", "RolledBack", [6, 0, 0, 0])
+        },
+    };
+    exhaust(&story).assert();
+}
+
+#[test]
+fn who_goes_out_of_reach_on_its_way_back_keeps_its_place() {
+    let story = Story {
+        name: "rollout::who_goes_out_of_reach_on_its_way_back_keeps_its_place",
+        drive: |plane| {
+            async {
+                release(plane, &["1.0", "1.1"]).await;
+                fleet(plane, 5).await;
+                plane.settle().await.unwrap();
+                roll_out(plane, "spring", "1.1", json!({})).await;
+                plane.settle().await.unwrap();
+                plane.advance(Duration::from_secs(1)).await;
+                roll_out(plane, "again", "1.0", json!({"rollbackTo": "1.1"})).await;
+                plane.advance(Duration::from_secs(19)).await;
+                change(plane, "again", json!({"rollback": true})).await;
+                plane.advance(Duration::from_secs(4)).await;
+                let away: Vec<_> = (0..5).map(|number| format!("car-{number}")).collect();
+                for name in &away[..3] {
+                    connect(plane, name, false).await;
+                }
+                plane.advance(Duration::from_secs(600)).await;
+                for name in &away[..3] {
+                    connect(plane, name, true).await;
+                }
+            }
+            .boxed()
+        },
+        invariant: within_budget,
+        outcome: |state| {
+            expect_all_back(state, 5, "1.1")?;
+            expect_rollout(state, "again", "RolledBack", [5, 0, 0, 0])
         },
     };
     exhaust(&story).assert();
