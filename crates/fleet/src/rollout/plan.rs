@@ -192,25 +192,20 @@ impl Case<'_> {
 
     /// A step that is under way.
     fn progress(&self, step: usize, base: Decision) -> Decision {
-        let counts = &self.tally.counts;
+        let group = self.tally.steps[step - 1];
         let total = self.terms.steps.len();
         let is_open = self.tally.is_open(&self.terms.steps, step - 1);
-        if !is_open && counts.in_progress == 0 && self.is_short() {
-            let message = format!(
-                "{} of {} have confirmed, and nobody is on the way",
-                counts.succeeded,
-                counts.succeeded + counts.failed
-            );
+        if !is_open && group.in_progress == 0 && self.is_short(step) {
+            let (confirmed, ended) = (group.confirmed, group.confirmed + group.failed);
+            let message = format!("{confirmed} of {ended} have confirmed, and nobody is on the way");
             return self.fail(TOO_FEW_SUCCEEDED, message);
         }
         let deadline = self.terms.step_deadline.and_then(|span| Some(later(base.step_time?, span)));
         if let Some(deadline) = deadline.filter(|deadline| self.now >= *deadline) {
             return self.fail(STEP_DEADLINE, format!("step {step} was to be done at {deadline}"));
         }
-        let (reason, message) = match is_open || counts.in_progress > 0 {
-            true => {
-                ("Step", format!("step {step} of {total}: {} of {} have confirmed", counts.succeeded, counts.released))
-            }
+        let (reason, message) = match is_open || group.in_progress > 0 {
+            true => ("Step", format!("step {step} of {total}: {} of {} have confirmed", group.confirmed, group.told)),
             false => ("Offline", format!("step {step} of {total}: none of its vehicles can be reached")),
         };
         let base = Decision { reason, message, wake: deadline, act: Act::Release(step - 1), ..base };
@@ -253,14 +248,14 @@ impl Case<'_> {
     fn is_reached(&self, step: usize) -> bool {
         let group = self.tally.steps[step - 1];
         let has_shown = group.told > 0 || group.eligible == 0 || step == self.terms.steps.len();
-        has_shown && !self.tally.is_open(&self.terms.steps, step - 1) && !self.is_short()
+        has_shown && !self.tally.is_open(&self.terms.steps, step - 1) && !self.is_short(step)
     }
 
-    /// Whether too few of those that were told and can be reached have confirmed.
-    fn is_short(&self) -> bool {
-        let counts = &self.tally.counts;
-        let reachable = counts.succeeded + counts.failed + counts.in_progress;
-        counts.succeeded * 100 < i64::try_from(self.terms.threshold).unwrap_or(100) * reachable
+    /// Whether too few of a step's vehicles that were told and can be reached have confirmed. Those of other steps prove nothing for them.
+    fn is_short(&self, step: usize) -> bool {
+        let group = self.tally.steps[step - 1];
+        let reachable = group.confirmed + group.failed + group.in_progress;
+        group.confirmed * 100 < self.terms.threshold * reachable
     }
 
     /// Why a pause stays until the spec changes.

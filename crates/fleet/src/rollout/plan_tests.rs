@@ -172,6 +172,22 @@ fn steps_count_from_the_beginning() {
 }
 
 #[test]
+fn a_step_is_judged_by_its_own_vehicles() {
+    let odd = json!({"region": "odd"});
+    let steps = json!({"maxConcurrent": 99, "steps": [{"selector": {"matchLabels": {"region": "even"}}}, {"selector": {"matchLabels": odd}, "limit": 2, "soak": "20s"}]});
+    // All of the first step have confirmed, and those of the second are on their way, have confirmed, or have failed.
+    let check = |odd: &str, expected: &str| {
+        let fleet: String = (0..40).map(|at| format!("s{}", odd.chars().nth(at).unwrap_or('c'))).collect();
+        given(steps.clone(), &fleet).was(Course::Progressing, 2, NOW).check(expected);
+    };
+    check("pp", "Progressing 2 Step +0");
+    check("sp", "Progressing 2 Step +0");
+    check("ss", "Soaking 2 Soak +0");
+    check("sf", "Paused 2 TooFewSucceeded +0");
+    check("ff", "Paused 2 TooFewSucceeded +0");
+}
+
+#[test]
 fn a_step_soaks_and_waits_for_those_who_have_to_agree() {
     let soak = json!({"steps": [{"limit": 1, "soak": "10m"}]});
     let soaking = given(soak.clone(), "sccc").check("Soaking 1 Soak +0");

@@ -171,6 +171,12 @@ pub struct Group {
     pub eligible: usize,
     /// Those that were told.
     pub told: usize,
+    /// Those of them that are on their way and can be reached.
+    pub in_progress: usize,
+    /// Those of them that have given up.
+    pub failed: usize,
+    /// Those of them that have confirmed.
+    pub confirmed: usize,
 }
 
 /// Where all vehicles are.
@@ -244,6 +250,9 @@ impl<'a> Tally<'a> {
         for (_, group) in self.steps.iter_mut().enumerate().filter(|(at, _)| mask >> at & 1 == 1) {
             group.eligible += 1;
             group.told += usize::from(is_told);
+            group.in_progress += usize::from(standing == Standing::InProgress);
+            group.failed += usize::from(standing == Standing::Failed);
+            group.confirmed += usize::from(standing == Standing::Confirmed);
         }
         if let Some((label, _)) = &facts.terms.group {
             *self.groups.entry(vehicle.metadata.labels.get(label).unwrap_or_default()).or_default() += 1;
