@@ -113,6 +113,7 @@ fn is_over(rollout: &Rollout) -> bool {
 fn is_of_interest(old: Option<&VehicleView>, new: &VehicleView) -> bool {
     let Some(old) = old else { return true };
     let connected = |vehicle: &VehicleView| vehicle.status.conditions.connected;
+    let failures = |vehicle: &VehicleView| vehicle.status.retry.as_deref().map_or(0, |retry| retry.failures);
     let blocked = |vehicle: &VehicleView| {
         vehicle.status.conditions.blocked.as_ref().map(|said| (said.holds, said.reason.clone()))
     };
@@ -121,6 +122,7 @@ fn is_of_interest(old: Option<&VehicleView>, new: &VehicleView) -> bool {
         || old.running() != new.running()
         || old.has_failed() != new.has_failed()
         || old.is_at_a_task() != new.is_at_a_task()
+        || failures(old) != failures(new)
         || connected(old) != connected(new)
         || blocked(old) != blocked(new)
 }

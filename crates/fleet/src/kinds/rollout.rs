@@ -202,7 +202,7 @@ pub struct Counts {
     pub in_progress: i64,
     /// Those that have confirmed it.
     pub succeeded: i64,
-    /// Those that have given up.
+    /// Those that have given up, and those that failed three times in a row; the latter are still tried.
     pub failed: i64,
     /// Those that are not reachable and have not confirmed it.
     pub offline: i64,

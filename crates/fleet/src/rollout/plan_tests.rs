@@ -25,17 +25,22 @@ fn firmware() -> Firmware {
     serde_json::from_value(object).unwrap()
 }
 
-/// Vehicles by one letter each: c(an be told), p(rogress), s(ucceeded), f(ailed), o(ffline), l(ost after it was told), b(locked).
+/// Vehicles by one letter each: c(an be told), p(rogress), s(ucceeded), f(ailed), r(etried again and again), o(ffline), l(ost after it was told), b(locked).
 fn fleet(letters: &str) -> Vec<VehicleView> {
     letters.chars().enumerate().map(|(number, letter)| vehicle(number, letter)).collect()
 }
 
 fn vehicle(number: usize, letter: char) -> VehicleView {
-    let wanted = if "psfl".contains(letter) { "2" } else { "1" };
+    let wanted = if "psfrl".contains(letter) { "2" } else { "1" };
     let running = if letter == 's' { "2" } else { "1" };
     let online = if "ol".contains(letter) { "False" } else { "True" };
     let phase = if letter == 'f' { "Failed" } else { "UpToDate" };
-    let retry = json!({"attempt": 2, "failures": 2, "lastReason": "HealthCheckFailed", "lastMessage": "m"});
+    let (failures, reason) = if letter == 'r' { (3, "InstallFailed") } else { (2, "HealthCheckFailed") };
+    let retry = json!({"attempt": 2, "failures": failures, "lastReason": reason, "lastMessage": "m"});
+    let task = json!({
+        "id": "t", "attempt": 2, "generation": 1, "firmwareVersion": "2", "digest": "b".repeat(64), "fromVersion": "1",
+        "issuedAt": NOW, "deadline": NOW,
+    });
     serde_json::from_value(json!({
         "metadata": {
             "name": format!("v{number}"), "namespace": "n", "uid": format!("u{number}"), "generation": 1,
@@ -43,7 +48,7 @@ fn vehicle(number: usize, letter: char) -> VehicleView {
         },
         "spec": {"hardwareId": if letter == 'b' { "q" } else { "h" }, "firmwareVersion": wanted},
         "status": {
-            "firmwareVersion": running, "phase": phase, "observedGeneration": 1, "retry": retry,
+            "firmwareVersion": running, "phase": phase, "observedGeneration": 1, "retry": retry, "task": task,
             "conditions": [{"type": "Connected", "status": online, "reason": "R", "message": "", "lastTransitionTime": NOW}],
         },
     }))
@@ -225,6 +230,23 @@ fn failures_pause_a_rollout_until_its_spec_changes() {
     given(json!({"paused": true}), "pccc").check("Paused 1 Paused +0");
     let back = json!({"onFailure": "Rollback", "steps": [{"limit": 2}]});
     given(back, "sfcc").check("RollingBack 1 RollingBack +0");
+}
+
+#[test]
+fn who_fails_again_and_again_has_failed_for_the_rollout_and_keeps_its_place() {
+    let back = json!({"onFailure": "Rollback", "maxFailures": 0, "steps": [{"limit": 5}]});
+    given(back.clone(), "pppccc").check("Progressing 1 Step +0");
+    given(back, "rppccc").check("RollingBack 1 RollingBack +0");
+    let fleet = fleet("rrsp");
+    let (spec, firmware) = (spec(json!({})), firmware());
+    let terms = Terms::read(&spec).unwrap();
+    let facts =
+        Facts { terms: &terms, firmware: &firmware, newer: &[], created: Timestamp::MAX, dynamic: false, now: at(NOW) };
+    let tally = Tally::of(&facts, fleet.iter());
+    assert_eq!([tally.counts.failed, tally.counts.in_progress, tally.counts.succeeded], [2, 1, 1]);
+    let failure = crate::kinds::TopFailure { reason: "InstallFailed".into(), hardware_id: "h".into(), n: 2 };
+    assert_eq!(tally.top_failures(), [failure]);
+    assert_eq!(fleet.iter().filter(|vehicle| facts.has_place(vehicle)).count(), 3);
 }
 
 #[test]

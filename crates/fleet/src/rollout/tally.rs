@@ -47,11 +47,16 @@ pub enum Standing {
     Lost(Timestamp),
     /// It was told and is on its way.
     InProgress,
+    /// It was told and fails again and again. It is still tried, so it still has its place; since when it is not reachable, if it isn't.
+    Failing(Option<Timestamp>),
     /// It was told and has given up.
     Failed,
     /// It was told and has confirmed.
     Confirmed,
 }
+
+/// After so many failures in a row a vehicle that is still tried counts as failed for its rollout.
+const FAILING_AFTER: i64 = 3;
 
 /// The hardware is not one that the firmware is made for.
 pub const WRONG_HARDWARE: &str = "WrongHardware";
@@ -77,6 +82,8 @@ impl Facts<'_> {
                 Standing::Failed
             } else if let Some(why) = held(vehicle) {
                 Standing::Blocked(why)
+            } else if is_failing(vehicle) {
+                Standing::Failing(away)
             } else {
                 away.map_or(Standing::InProgress, Standing::Lost)
             };
@@ -109,8 +116,8 @@ impl Facts<'_> {
     #[must_use]
     pub fn is_unconfirmed(&self, standing: Standing) -> bool {
         match standing {
-            Standing::InProgress => true,
-            Standing::Lost(since) => self.is_patient(since),
+            Standing::InProgress | Standing::Failing(None) => true,
+            Standing::Lost(since) | Standing::Failing(Some(since)) => self.is_patient(since),
             _ => false,
         }
     }
@@ -147,6 +154,15 @@ impl Facts<'_> {
     }
 }
 
+/// Whether a vehicle has failed with what its spec of now asks for so often in a row that its rollout doesn't wait for it.
+fn is_failing(vehicle: &VehicleView) -> bool {
+    let status = &vehicle.status;
+    let is_now = status.observed_generation == vehicle.metadata.generation;
+    let is_about_it = status.task.as_deref().is_some_and(|task| Some(&*task.firmware_version) == vehicle.wanted());
+    let failures = status.retry.as_deref().map_or(0, |retry| retry.failures);
+    is_now && is_about_it && failures >= FAILING_AFTER
+}
+
 /// Since when a vehicle is not reachable, if it isn't.
 fn away_since(vehicle: &VehicleView) -> Option<Timestamp> {
     match vehicle.status.conditions.connected {
@@ -173,7 +189,7 @@ pub struct Group {
     pub told: usize,
     /// Those of them that are on their way and can be reached.
     pub in_progress: usize,
-    /// Those of them that have given up.
+    /// Those of them that have given up, or fail again and again.
     pub failed: usize,
     /// Those of them that have confirmed.
     pub confirmed: usize,
@@ -236,7 +252,7 @@ impl<'a> Tally<'a> {
                 }
             }
             Standing::InProgress => counts.in_progress += 1,
-            Standing::Failed => {
+            Standing::Failed | Standing::Failing(_) => {
                 counts.failed += 1;
                 let reason = vehicle.status.retry.as_deref().map_or("Unknown", |retry| &retry.last_reason);
                 *self.failures.entry((reason, &vehicle.spec.hardware_id)).or_default() += 1;
@@ -251,7 +267,7 @@ impl<'a> Tally<'a> {
             group.eligible += 1;
             group.told += usize::from(is_told);
             group.in_progress += usize::from(standing == Standing::InProgress);
-            group.failed += usize::from(standing == Standing::Failed);
+            group.failed += usize::from(matches!(standing, Standing::Failed | Standing::Failing(_)));
             group.confirmed += usize::from(standing == Standing::Confirmed);
         }
         if let Some((label, _)) = &facts.terms.group {

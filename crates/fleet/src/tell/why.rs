@@ -77,6 +77,7 @@ impl Fleet {
                 | Standing::Superseded
                 | Standing::Lost(_)
                 | Standing::InProgress
+                | Standing::Failing(_)
                 | Standing::Failed
                 | Standing::Confirmed => return None,
             };

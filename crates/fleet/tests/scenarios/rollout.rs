@@ -160,6 +160,30 @@ fn a_rollout_that_fails_takes_back_what_it_did() {
     exhaust(&story).assert();
 }
 
+#[test]
+fn a_firmware_that_cannot_be_installed_is_caught_though_vehicles_try_on() {
+    let story = Story {
+        name: "rollout::a_firmware_that_cannot_be_installed_is_caught_though_vehicles_try_on",
+        drive: |plane| {
+            async {
+                release(plane, &["1.0", "1.1"]).await;
+                plane.outside::<Garage>().spoil("1.1", Fate::Fail("InstallFailed"));
+                fleet(plane, 4).await;
+                plane.settle().await.unwrap();
+                let spec = json!({"steps": [{"limit": 1}], "maxFailures": 0, "onFailure": "Rollback"});
+                roll_out(plane, "spring", "1.1", spec).await;
+            }
+            .boxed()
+        },
+        invariant: within_budget,
+        outcome: |state| {
+            expect_all_back(state, 4, "1.0")?;
+            expect_rollout(state, "spring", "RolledBack", [4, 0, 0, 0])
+        },
+    };
+    exhaust(&story).assert();
+}
+
 /// All of them run or should run this again, and have nothing to do.
 fn expect_all_back(state: &State, count: usize, version: &str) -> Result<(), String> {
     (0..count).try_for_each(|number| {
