@@ -32,6 +32,8 @@ pub const INSTALL_FAILED: &str = "InstallFailed";
 pub const BOOT_FAILED: &str = "BootFailed";
 /// The new firmware started and is not well.
 pub const HEALTH_CHECK_FAILED: &str = "HealthCheckFailed";
+/// The new firmware started, and the vehicle didn't reach a hub in time: it may be where there is no network.
+pub const HUB_UNREACHABLE: &str = "HubUnreachable";
 /// A gate of the policy can't be read.
 pub const GATE_INVALID: &str = "GateInvalid";
 

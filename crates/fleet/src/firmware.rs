@@ -13,7 +13,7 @@ use setpoint_runtime::cache::{Informer, Snapshot};
 use setpoint_runtime::controller::{Action, Context, Error, Predicate};
 use setpoint_runtime::manager::ManagerError;
 
-use crate::kinds::{Firmware, GROUP, VERSION, firmware_name};
+use crate::kinds::{Firmware, GROUP, NO_QUARANTINE, VERSION, firmware_name};
 use crate::view::VehicleView;
 use crate::wiring::{GIVEN_UP, RUNNING, Wiring};
 use plan::{Fare, plan};
@@ -56,7 +56,9 @@ async fn reconcile(
 ) -> Result<Action, Error> {
     let Some(firmware) = context.read(&firmwares, &key) else { return Ok(Action::done()) };
     let status = firmware.status.clone().unwrap_or_default();
-    let planned = plan(&status, firmware.spec.quarantine_after, &fare(&vehicles.lister().snapshot(), &key));
+    let lifted = firmware.metadata.annotations.as_ref().and_then(|all| all.get(NO_QUARANTINE)).map_or("", |text| text);
+    let fare = fare(&vehicles.lister().snapshot(), &key);
+    let planned = plan(&status, firmware.spec.quarantine_after, lifted, &fare);
     // Counts of nothing are told too: what is to be seen must not depend on what once was.
     if firmware.status.as_ref() != Some(&planned) {
         let metadata = json!({

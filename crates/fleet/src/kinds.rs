@@ -19,6 +19,10 @@ pub const GROUP: &str = "fleet.setpoint.dev";
 /// Their version.
 pub const VERSION: &str = "v1alpha1";
 
+/// An annotation of a Firmware: the hardware that it is not to be kept from, whoever was unwell with it, with commas between; `*` for all. It
+/// lifts a quarantine, which nothing else does.
+pub const NO_QUARANTINE: &str = "fleet.setpoint.dev/no-quarantine";
+
 /// The name of the Firmware object of a version: what a version has that names of objects can't is replaced by `-`.
 ///
 /// ```

@@ -474,6 +474,8 @@ fn without_checks_of_its_own_firmware_has_to_reach_the_hub_in_time() {
     let limit = agent.wakes_at().unwrap();
     assert_eq!(limit, later(now, Duration::from_secs(150)));
     assert!(agent.step(Event::Tick, limit).iter().any(|action| matches!(action, Action::Disarm(_))));
+    // That says nothing about the firmware: there may be no network where the vehicle is.
+    assert_eq!(agent.report().reason, reason::HUB_UNREACHABLE);
 }
 
 #[test]

@@ -263,7 +263,7 @@ impl Agent {
         let limit = later(since, Duration::from_secs(u64::from(hub.timeout_seconds)) + stable);
         if limit <= now && is_probed {
             let message = format!("the hub was not reached within {} s", hub.timeout_seconds);
-            return self.unwell(reason::HEALTH_CHECK_FAILED, &message, now, out);
+            return self.unwell(reason::HUB_UNREACHABLE, &message, now, out);
         }
         self.wake_at(stable_at.filter(|at| *at > now).map_or(limit, |at| at.min(limit)).max(soon(now)));
     }

@@ -126,7 +126,7 @@ pub struct FirmwareStatus {
     /// How many vehicles should run it and have given up.
     #[serde(default)]
     pub failed: i64,
-    /// The hardware that nobody of gets it any more.
+    /// The hardware that nobody of gets it any more, unless the annotation `fleet.setpoint.dev/no-quarantine` names it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Set)]
     pub quarantined_for: Vec<String>,

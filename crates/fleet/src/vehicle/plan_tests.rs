@@ -137,6 +137,18 @@ fn a_task_is_given_once_nothing_holds_the_vehicle() {
 }
 
 #[test]
+fn a_vehicle_without_a_network_tries_again_and_one_that_is_unwell_twice_does_not() {
+    let two = two();
+    let retry = |reason: &str, unhealthy: i64| json!({"status": {"retry": {"attempt": 1, "failures": 1, "unhealthy": unhealthy, "lastReason": reason, "lastMessage": "m"}}});
+    let went_back = |reason: &str| tasked(2, json!({"result": "RolledBack", "reason": reason, "message": "m"}));
+    let unreached = merged(went_back("HubUnreachable"), retry("HubUnreachable", 0));
+    let plan = check(unreached, Some(&two), NOW, "RetryBackoff task 3/2 gate - retry 2x HubUnreachable again");
+    assert_eq!(plan.retry.unwrap().unhealthy, 0);
+    let unwell = merged(went_back("HealthCheckFailed"), retry("HealthCheckFailed", 1));
+    check(unwell, Some(&two), NOW, "Failed task 3/2 gate - retry 2x HealthCheckFailed never");
+}
+
+#[test]
 fn what_the_vehicle_says_is_shown_once_it_takes_a_while() {
     let two = two();
     let installing = tasked(1, json!({"stage": "Installing", "percent": 10}));
