@@ -131,6 +131,9 @@ pub enum Action {
     Disarm(u32),
 }
 
+/// A task that goes on is spoken of at least so often, whether there is something new or not: who hears nothing for long takes it for lost.
+const SPEAK_PAUSE: Duration = Duration::from_secs(180);
+
 /// A vehicle's agent.
 #[derive(Clone, Debug)]
 pub struct Agent {
@@ -142,6 +145,8 @@ pub struct Agent {
     connected_since: Option<Timestamp>,
     /// When to look again, in any case.
     wakes_at: Option<Timestamp>,
+    /// When to say again what it is at.
+    speaks_at: Option<Timestamp>,
     /// The ticket of the action under way; zero if none is.
     pending: u32,
     last_ticket: u32,
@@ -177,7 +182,7 @@ impl Agent {
     /// When it wants an [`Event::Tick`].
     #[must_use]
     pub fn wakes_at(&self) -> Option<Timestamp> {
-        self.wakes_at
+        [self.wakes_at, self.speaks_at].into_iter().flatten().min()
     }
 
     /// What holds its task.
@@ -225,7 +230,22 @@ impl Agent {
                 }
             }
         }
+        self.keep_speaking(now, &mut out);
         out
+    }
+
+    /// A task that waits for a gate needs no words: it may wait for as long as it takes.
+    fn keep_speaking(&mut self, now: Timestamp, out: &mut Vec<Action>) {
+        if self.journal.task.is_none() || self.gate.is_some() {
+            self.speaks_at = None;
+            return;
+        }
+        if self.speaks_at.is_some_and(|at| at <= now) {
+            self.say(out);
+        }
+        if self.speaks_at.is_none() || out.contains(&Action::Report) {
+            self.speaks_at = Some(later(now, SPEAK_PAUSE));
+        }
     }
 
     /// Which root is believed; none where nothing is signed.

@@ -37,6 +37,7 @@ impl Agent {
             gate: None,
             connected_since: None,
             wakes_at: None,
+            speaks_at: None,
             pending: 0,
             last_ticket: 0,
             percent: 0,
@@ -47,6 +48,7 @@ impl Agent {
         };
         let mut out = Vec::new();
         agent.resume(now, &mut out);
+        agent.keep_speaking(now, &mut out);
         (agent, out)
     }
 

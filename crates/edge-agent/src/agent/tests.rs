@@ -399,6 +399,31 @@ fn downloads_that_break_off_are_taken_up_again_and_end_only_with_a_connection() 
 }
 
 #[test]
+fn a_task_that_takes_long_is_spoken_of_and_one_that_waits_for_a_gate_is_not() {
+    let (mut agent, mut now) = machine();
+    tell(&mut agent, desired(), now);
+    agent.step(Event::Done { ticket: 1, done: Done::Fetch(Ok(())) }, now);
+    agent.step(Event::Done { ticket: 2, done: Done::Check(Ok((10, "new".into()))) }, now);
+    assert_eq!(agent.report().stage(), Stage::Installing);
+    for _ in 0..10 {
+        let (known, at) = (agent.report().seq, agent.wakes_at().unwrap());
+        assert_eq!(at, later(now, Duration::from_secs(180)));
+        assert_eq!(agent.step(Event::Tick, at), [Action::Report]);
+        assert!(agent.report().seq > known);
+        now = at;
+    }
+    agent.step(Event::Done { ticket: 3, done: Done::Install(Err("no".into())) }, now);
+    assert_eq!(agent.wakes_at(), None);
+    // A gate is looked at once a minute, and nothing is said of it again.
+    let (mut agent, now) = machine();
+    let policy = Policy { install_window: "14:00-15:00".into(), ..Policy::default() };
+    tell(&mut agent, Desired { policy: Some(policy), ..desired() }, now);
+    agent.step(Event::Done { ticket: 1, done: Done::Fetch(Ok(())) }, now);
+    agent.step(Event::Done { ticket: 2, done: Done::Check(Ok((10, "new".into()))) }, now);
+    assert_eq!(agent.wakes_at().unwrap().to_string(), "2026-06-01T14:00:00Z");
+}
+
+#[test]
 fn a_slot_without_room_holds_the_download_until_there_is_some() {
     let (mut agent, now) = machine();
     tell(&mut agent, desired(), now);

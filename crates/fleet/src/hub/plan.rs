@@ -14,6 +14,9 @@ pub const STAGE_PAUSE: Duration = Duration::from_secs(5);
 /// The least time between two writes that tell of nothing but more bytes.
 pub const PERCENT_PAUSE: Duration = Duration::from_secs(60);
 
+/// How often it is written of a task that goes on that it does: a controller takes one for lost of which nothing is written for long.
+pub const ALIVE_PAUSE: Duration = Duration::from_secs(5 * 60);
+
 /// How often a vehicle of which there is nothing else to tell is written as seen.
 pub const SEEN_PAUSE: Duration = Duration::from_secs(15 * 60);
 
@@ -92,6 +95,7 @@ fn connected(written: &Status, heard: &Heard, known: &Known, now: Timestamp) -> 
         Urgency::Now => Duration::ZERO,
         Urgency::Stage => STAGE_PAUSE,
         Urgency::Percent => PERCENT_PAUSE,
+        Urgency::Alive => ALIVE_PAUSE,
     };
     match heard.wrote.map_or(Duration::ZERO, |wrote| pause.saturating_sub(wrote)) {
         Duration::ZERO => Decision::Write(Box::new(next)),
@@ -119,6 +123,8 @@ fn absent(written: &Status, known: &Known, now: Timestamp) -> Decision {
 
 enum Urgency {
     None,
+    /// Only that the task goes on.
+    Alive,
     /// Only bytes.
     Percent,
     /// Another stage or gate.
@@ -149,6 +155,8 @@ fn urgency(written: &Status, next: &Status) -> Urgency {
                 Urgency::Stage
             } else if old.percent != new.percent {
                 Urgency::Percent
+            } else if old.seq != new.seq && new.result.is_empty() && new.gate.is_empty() {
+                Urgency::Alive
             } else {
                 Urgency::None
             }

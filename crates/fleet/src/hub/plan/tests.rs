@@ -77,11 +77,21 @@ fn what_follows_is_written_by_its_weight() {
     assert!(matches!(of(report("Failed", 10, 9)), Decision::Write(_)));
     assert_eq!(later(&of(report("Rebooting", 10, 6))), 4);
     assert_eq!(later(&of(report("Downloading", 60, 6))), 59);
-    assert_eq!(later(&of(report("Downloading", 10, 6))), 900);
+    // Nothing new, but the task goes on; and nothing new at all.
+    assert_eq!(later(&of(report("Downloading", 10, 6))), 299);
+    assert_eq!(later(&of(report("Downloading", 10, 5))), 900);
     // An older report of the same session changes nothing.
     assert_eq!(later(&of(report("Failed", 10, 4))), 900);
     let healthy = Report { healthy: false, ..report("Downloading", 10, 6) };
     assert!(matches!(of(healthy), Decision::Write(_)));
+}
+
+#[test]
+fn a_task_that_is_spoken_of_is_never_overdue() {
+    use crate::vehicle::plan::STAGE_DEADLINE;
+    // The agent's pause between two words of it, and the hub's between two writes.
+    let between = Duration::from_secs(180) + ALIVE_PAUSE;
+    assert!(between < Duration::try_from(STAGE_DEADLINE).unwrap());
 }
 
 #[test]
