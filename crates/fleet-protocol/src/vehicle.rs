@@ -61,7 +61,7 @@ impl fmt::Display for VehicleName {
 }
 
 /// Who a client certificate is for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Party {
     /// One vehicle, and no other.
     Vehicle(VehicleName),

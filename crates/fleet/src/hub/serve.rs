@@ -5,6 +5,7 @@ mod depot;
 mod enrol;
 mod poll;
 mod socket;
+mod stall;
 
 use std::convert::Infallible;
 use std::path::PathBuf;
@@ -39,6 +40,7 @@ use depot::Depot;
 pub use depot::root_file;
 use enrol::Enrolments;
 use poll::Polls;
+use stall::Stalling;
 
 /// Handshakes at once: each takes half a millisecond of a processor, and a whole fleet may come back at the same moment.
 const HANDSHAKES: usize = 64;
@@ -51,6 +53,9 @@ const PLACE_LIMIT: Duration = Duration::from_secs(5);
 
 /// How long a connection may take for the header of a request.
 const HEADER_LIMIT: Duration = Duration::from_secs(60);
+
+/// How long a connection may take no byte of what is sent: who doesn't read must not hold what others could use.
+const STALL_LIMIT: Duration = Duration::from_secs(30);
 
 /// The pause after a connection could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -247,7 +252,7 @@ async fn serve(
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_LIMIT)
         .max_buf_size(16 * 1024)
-        .serve_connection(TokioIo::new(stream), service)
+        .serve_connection(TokioIo::new(Stalling::new(stream, STALL_LIMIT)), service)
         .with_upgrades();
     if connection.await.is_err() {
         return;

@@ -16,7 +16,7 @@ use setpoint_fleet_protocol::metadata::{METADATA_BYTES_MAX, ROOT_PATH};
 use setpoint_runtime::Key;
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::budget::Budget;
 use super::{Body, Desk, full, plain};
@@ -31,6 +31,10 @@ const CHUNK: usize = 64 * 1024;
 /// Downloads at once; each holds a file and a chunk.
 const DOWNLOADS: usize = 256;
 
+/// Downloads at once of one vehicle: one, and one that breaks off and isn't noticed yet. A gateway speaks for many.
+const DOWNLOADS_OF_A_VEHICLE: usize = 2;
+const DOWNLOADS_OF_A_GATEWAY: usize = DOWNLOADS / 4;
+
 /// Seconds over which those are spread that are sent away.
 const SPREAD_SECONDS: u64 = 30;
 
@@ -44,12 +48,47 @@ pub struct Depot {
     /// Of rollouts that have one, by their names.
     rollouts: Mutex<HashMap<Key, Arc<Budget>>>,
     places: Arc<Semaphore>,
+    /// How many downloads each caller has under way.
+    callers: Arc<Mutex<HashMap<Party, usize>>>,
+}
+
+/// The place of one download.
+struct Place {
+    _permit: OwnedSemaphorePermit,
+    caller: Party,
+    callers: Arc<Mutex<HashMap<Party, usize>>>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut callers = self.callers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = callers.get_mut(&self.caller) {
+            *count -= 1;
+            if *count == 0 {
+                callers.remove(&self.caller);
+            }
+        }
+    }
 }
 
 impl Depot {
     pub fn new(folder: Option<PathBuf>, bytes_per_second: Option<u64>) -> Depot {
         let budget = Arc::new(Budget::new(bytes_per_second));
-        Depot { folder, budget, rollouts: Mutex::default(), places: Arc::new(Semaphore::new(DOWNLOADS)) }
+        let places = Arc::new(Semaphore::new(DOWNLOADS));
+        Depot { folder, budget, rollouts: Mutex::default(), places, callers: Arc::default() }
+    }
+
+    /// A place for a download, if there is one, and this caller doesn't have its share already.
+    fn place(&self, caller: &Party) -> Option<Place> {
+        let most = match caller {
+            Party::Vehicle(_) => DOWNLOADS_OF_A_VEHICLE,
+            Party::Gateway { .. } => DOWNLOADS_OF_A_GATEWAY,
+        };
+        let mut callers = self.callers.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = callers.get(caller).copied().unwrap_or_default();
+        let permit = (count < most).then(|| self.places.clone().try_acquire_owned().ok())??;
+        callers.insert(caller.clone(), count + 1);
+        Some(Place { _permit: permit, caller: caller.clone(), callers: self.callers.clone() })
     }
 
     /// All budgets that a download has to keep to: the hub's, and those of the rollouts that it is for.
@@ -88,8 +127,8 @@ pub async fn answer(
     }
     let budgets = depot.budgets(&desk.hub.rates(party, digest));
     let admitted = budgets.iter().try_for_each(|budget| budget.admits());
-    let place = match (admitted, depot.places.clone().try_acquire_owned()) {
-        (Ok(()), Ok(place)) => place,
+    let place = match (admitted, depot.place(party)) {
+        (Ok(()), Some(place)) => place,
         (admitted, _) => return busy(desk, admitted.err().unwrap_or_default()),
     };
     let opened = async {
@@ -215,6 +254,24 @@ mod tests {
             // What was owed before, or was left, is less than a second of it.
             assert!(start.elapsed().as_secs().abs_diff(seconds) <= 1, "{rates:?}: {:?}", start.elapsed());
         }
+    }
+
+    #[test]
+    fn no_vehicle_takes_the_places_of_others() {
+        let depot = Depot::new(None, None);
+        let vehicle = |number: usize| {
+            Party::Vehicle(setpoint_fleet_protocol::VehicleName::new("default", &format!("v-{number}")).unwrap())
+        };
+        let of_one: Vec<_> = (0..260).filter_map(|_| depot.place(&vehicle(0))).collect();
+        assert_eq!(of_one.len(), 2);
+        let of_others: Vec<_> = (1..300).filter_map(|number| depot.place(&vehicle(number))).collect();
+        assert_eq!(of_others.len(), 254);
+        drop(of_one);
+        assert!(depot.place(&vehicle(0)).is_some());
+        drop(of_others);
+        let gateway = Party::Gateway { namespace: "default".into(), name: "depot".into() };
+        let of_gateway: Vec<_> = (0..260).filter_map(|_| depot.place(&gateway)).collect();
+        assert_eq!(of_gateway.len(), 64);
     }
 
     #[test]
