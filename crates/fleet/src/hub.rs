@@ -8,6 +8,7 @@
 
 mod act;
 mod mail;
+mod pace;
 mod plan;
 mod rate;
 mod roster;

@@ -53,6 +53,8 @@ pub struct Heard {
     pub report: Report,
     /// How long ago this hub wrote about it.
     pub wrote: Option<Duration>,
+    /// How long nothing is written about it, whatever it says: a vehicle that always says something else must not fill the store.
+    pub rest: Duration,
 }
 
 /// What to do.
@@ -97,7 +99,7 @@ fn connected(written: &Status, heard: &Heard, known: &Known, now: Timestamp) -> 
         Urgency::Percent => PERCENT_PAUSE,
         Urgency::Alive => ALIVE_PAUSE,
     };
-    match heard.wrote.map_or(Duration::ZERO, |wrote| pause.saturating_sub(wrote)) {
+    match heard.wrote.map_or(Duration::ZERO, |wrote| pause.saturating_sub(wrote)).max(heard.rest) {
         Duration::ZERO => Decision::Write(Box::new(next)),
         left => Decision::Later(left.min(rest)),
     }

@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::Credential;
+use super::pace::Pace;
 use super::plan::Heard;
 
 /// Most frames beside wishes that wait for a link: welcomes of a gateway's vehicles, pings.
@@ -36,6 +37,7 @@ struct Entry {
     report: Box<Report>,
     heard_at: Instant,
     wrote_at: Option<Instant>,
+    pace: Pace,
     /// Whether it is among those of its link that have mail.
     has_mail: bool,
 }
@@ -197,7 +199,8 @@ impl Roster {
             agent_version: agent_version.into(),
             report: Box::new(report),
             heard_at: link.heard_at(),
-            wrote_at: known.and_then(|known| known.wrote_at),
+            wrote_at: known.as_ref().and_then(|known| known.wrote_at),
+            pace: known.map_or_else(|| Pace::new(Instant::now()), |known| known.pace),
             has_mail: false,
         };
         entries.insert(key.clone(), entry);
@@ -279,6 +282,7 @@ impl Roster {
             agent_version: entry.agent_version.clone(),
             report: (*entry.report).clone(),
             wrote: entry.wrote_at.map(|at| now.saturating_duration_since(at)),
+            rest: entry.pace.rest(now),
         })
     }
 
@@ -286,6 +290,7 @@ impl Roster {
     pub fn wrote(&self, key: &Key, now: Instant) {
         if let Some(entry) = self.entries().get_mut(key) {
             entry.wrote_at = Some(now);
+            entry.pace.wrote(now);
         }
     }
 

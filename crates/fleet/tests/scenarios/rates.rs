@@ -1,4 +1,4 @@
-//! What the vehicles of a rollout may download together is shared by the hubs that they are connected to.
+//! What the vehicles of a rollout may download together is shared by the hubs that they are connected to; and how much is written of one.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use setpoint_testkit::ControlPlane;
 use crate::hub::start_hub;
 use crate::process::spawn;
 use crate::rivals::{hello, take};
-use crate::story::{create, release};
+use crate::story::{create, get, release};
 
 fn party(name: &str) -> Party {
     Party::Vehicle(VehicleName::new("default", name).unwrap())
@@ -77,4 +77,32 @@ async fn a_rollout_says_how_fast_its_vehicles_download_while_it_goes_on() {
     controllers.abort();
     first_runs.abort();
     second_runs.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_vehicle_that_says_something_else_all_the_time_is_written_now_and_then() {
+    let plane = ControlPlane::start().await;
+    kinds::install(&plane.client()).await.unwrap();
+    create::<Vehicle>(&plane, json!({"metadata": {"name": "a"}, "spec": {"hardwareId": "ecu-1"}})).await;
+    let (hub, runs) = start_hub(&plane, "hub-1");
+    hub.until_ready().await;
+    let link = hub.open(party("a"));
+    link.hear(hello(5, "1.0")).unwrap();
+    let mut written = std::collections::BTreeSet::new();
+    for number in 0..300 {
+        let slot = if number % 2 == 0 { "a" } else { "b" };
+        let said = Report {
+            firmware_version: format!("1.{number}"),
+            active_slot: slot.into(),
+            seq: 2 + number,
+            ..Report::default()
+        };
+        link.hear(FromVehicle::of(Said::Report(said))).unwrap();
+        plane.advance(Duration::from_secs(1)).await;
+        written.insert(get(&plane.state(), "vehicles", "a")["metadata"]["resourceVersion"].to_string());
+    }
+    assert!((40..=55).contains(&written.len()), "{} writes in five minutes", written.len());
+    plane.advance(Duration::from_secs(20)).await;
+    assert_eq!(get(&plane.state(), "vehicles", "a")["status"]["firmwareVersion"], "1.299");
+    runs.abort();
 }

@@ -38,6 +38,7 @@ fn heard(report: Report) -> Heard {
         agent_version: "0.1".into(),
         report,
         wrote: Some(Duration::from_secs(1)),
+        rest: Duration::ZERO,
     }
 }
 
@@ -84,6 +85,13 @@ fn what_follows_is_written_by_its_weight() {
     assert_eq!(later(&of(report("Failed", 10, 4))), 900);
     let healthy = Report { healthy: false, ..report("Downloading", 10, 6) };
     assert!(matches!(of(healthy), Decision::Write(_)));
+}
+
+#[test]
+fn what_is_urgent_waits_too_if_a_vehicle_says_too_much() {
+    let rest = Duration::from_secs(7);
+    let flooding = Heard { rest, ..heard(report("Failed", 10, 9)) };
+    assert_eq!(later(&decide(&written(), &known(Some(flooding)), now())), 7);
 }
 
 #[test]
