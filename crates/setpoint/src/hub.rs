@@ -2,11 +2,12 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::BoxFuture;
-use setpoint_fleet::certificate;
-use setpoint_fleet::hub::serve::{Credentials, Front, Server};
+use setpoint_fleet::certificate::{self, CertificateError, Issued};
+use setpoint_fleet::hub::serve::{Credentials, Front, Server, keep_new};
 use setpoint_fleet::hub::{Hub, NAME, Options};
 use setpoint_fleet_protocol::hex;
 use setpoint_fleet_protocol::metadata::SigningKey;
@@ -44,26 +45,37 @@ pub async fn run(arguments: HubArguments) -> Result<(), Failure> {
     setpoint_fleet::kinds::install(&client)
         .await
         .map_err(|error| Failure::new("can't install the kinds of the fleet", error))?;
-    let (certificate, key) = match (&arguments.certificate, &arguments.key) {
-        (Some(certificate), Some(key)) => (read(certificate)?, read(key)?),
+    let asking = Asking {
+        client: client.clone(),
+        name: name.clone(),
+        reached_by: reached_by(&arguments.hub, address.ip()),
+        authority,
+    };
+    let (made, renewing) = match (&arguments.certificate, &arguments.key) {
+        (Some(certificate), Some(key)) => {
+            let (certificate, key) = (read(certificate)?, read(key)?);
+            (watch::Sender::new(Credentials { certificate, key, authority: asking.authority }), None)
+        }
         _ => {
-            let issued = certificate::of_hub(&client, &name, &reached_by(&arguments.hub, address.ip())).await;
-            let issued = issued.map_err(|error| {
+            let issued = asking.ask().await.map_err(|error| {
                 Failure::new("can't get a certificate for the hub", error)
                     .hint(
                         "`setpoint up` signs it, and so does `setpoint controllers --cluster-signing-cert-file`; elsewhere give one with `--certificate` and `--key`",
                     )
             })?;
-            (issued.certificate, issued.key)
+            (watch::Sender::new(issued), Some(asking))
         }
     };
+    let credentials = made.subscribe();
     let options = ManagerOptions { drain_limit: DRAIN_LIMIT, ..ManagerOptions::default() };
     let manager = parts::manager(client.clone(), options)?;
-    let credentials = Credentials { certificate, key, authority }.fixed();
     let door = Door { listener, connections: files::room() };
     add(&manager, &client, name, door, credentials, &arguments.hub)?;
     let probes = bind(arguments.probes).await?;
     let started = |error| Failure::new("can't start", error);
+    if let Some(asking) = renewing {
+        manager.add(Reasking { asking, made }).map_err(started)?;
+    }
     let profiles = parts::profiles(arguments.alone.profiling);
     manager.add(Probes::new(probes, &manager, profiles)).map_err(started)?;
     say(&format!("running https://{address}"));
@@ -72,6 +84,61 @@ pub async fn run(arguments: HubArguments) -> Result<(), Failure> {
         tracing::info!(signal, "stopping");
     };
     manager.run(signalled).await.map_err(parts::failed)
+}
+
+/// Asks the API server for the certificates of a hub of its own.
+struct Asking {
+    client: kube::Client,
+    name: String,
+    reached_by: Vec<String>,
+    authority: String,
+}
+
+impl Asking {
+    async fn ask(&self) -> Result<Credentials, CertificateError> {
+        let Issued { certificate, key } = certificate::of_hub(&self.client, &self.name, &self.reached_by).await?;
+        Ok(Credentials { certificate, key, authority: self.authority.clone() })
+    }
+}
+
+/// Asks again, before the time of a certificate is over.
+struct Reasking {
+    asking: Asking,
+    made: watch::Sender<Credentials>,
+}
+
+impl Runnable for Reasking {
+    fn name(&self) -> &str {
+        "fleet-hub-certificates"
+    }
+
+    fn needs_leadership(&self) -> bool {
+        false
+    }
+
+    fn run(self: Box<Self>, lifecycle: Lifecycle) -> BoxFuture<'static, Result<(), RunError>> {
+        Box::pin(async move {
+            lifecycle.ready();
+            let Reasking { asking, made } = *self;
+            let asking = Arc::new(asking);
+            let ask = move || -> BoxFuture<'static, _> {
+                let asking = asking.clone();
+                Box::pin(async move { asking.ask().await.map_err(|error| error.to_string()) })
+            };
+            tokio::select! {
+                biased;
+                () = lifecycle.draining() => {}
+                () = keep_new(made, now, ask) => {}
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Seconds since 1970.
+fn now() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
 /// A hub beside the API server, which has the authority at hand.
@@ -136,7 +203,7 @@ struct Maker {
 
 impl Maker {
     fn make(&self) -> Result<Credentials, String> {
-        let pki = std::sync::Arc::clone(&self.standing.pki.borrow());
+        let pki = Arc::clone(&self.standing.pki.borrow());
         let (key, request) =
             certificate::request_of_hub(&self.name, &self.reached_by).map_err(|error| error.to_string())?;
         let usages = ["digital signature".to_owned(), "server auth".to_owned()];

@@ -4,6 +4,7 @@ mod budget;
 mod depot;
 mod enrol;
 mod poll;
+mod renewal;
 mod socket;
 mod stall;
 
@@ -40,6 +41,7 @@ use depot::Depot;
 pub use depot::root_file;
 use enrol::Enrolments;
 use poll::Polls;
+pub use renewal::keep_new;
 use stall::Stalling;
 
 /// Handshakes at once: each takes half a millisecond of a processor, and a whole fleet may come back at the same moment.
@@ -89,12 +91,6 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// These for ever.
-    #[must_use]
-    pub fn fixed(self) -> watch::Receiver<Credentials> {
-        watch::Sender::new(self).subscribe()
-    }
-
     fn config(&self) -> Result<ServerConfig, rustls::Error> {
         let wrong = |what: &str| rustls::Error::General(format!("the {what} is no PEM"));
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(self.certificate.as_bytes()).collect();

@@ -3,7 +3,6 @@
 //! The hub decides nothing here: who approves reads the proof again. It only keeps out what would be refused anyway, so that nobody can
 //! fill the API server with requests.
 
-use std::io::Cursor;
 use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
@@ -13,8 +12,8 @@ use setpoint_fleet_protocol::Party;
 use setpoint_fleet_protocol::enrolment::{ASK_BYTES_MAX, Ask, Granted, Proof};
 use setpoint_runtime::Key;
 use tokio::sync::Semaphore;
-use x509_parser::pem::Pem;
 
+use super::renewal::validity;
 use super::{Body, full, plain};
 use crate::approver::judge::{Asked, Verdict, judge};
 use crate::certificate::{self, CertificateError};
@@ -72,11 +71,7 @@ pub async fn answer(
 }
 
 fn granted(certificate: String, now: i64) -> Granted {
-    let validity = Pem::read(Cursor::new(certificate.as_bytes())).ok().and_then(|(pem, _)| {
-        let validity = pem.parse_x509().ok()?.validity().clone();
-        Some((validity.not_before.timestamp(), validity.not_after.timestamp()))
-    });
-    let (from, until) = validity.unwrap_or_default();
+    let (from, until) = validity(&certificate).unwrap_or_default();
     Granted { certificate, from, until, now }
 }
 
