@@ -54,11 +54,7 @@ pub async fn unconfirmed(context: &Context, namespace: &str, facts: &Facts<'_>) 
     }
     let mut counted = Unconfirmed::default();
     for vehicle in vehicles.values().filter(|vehicle| facts.has_place(vehicle)) {
-        counted.total += 1;
-        if let Some((label, _)) = &facts.terms.group {
-            let group = vehicle.metadata.labels.get(label).unwrap_or_default();
-            *counted.groups.entry(group.to_owned()).or_default() += 1;
-        }
+        counted.count(facts.terms, vehicle);
     }
     Ok(counted)
 }

@@ -24,6 +24,17 @@ pub struct Unconfirmed {
     pub groups: BTreeMap<String, usize>,
 }
 
+impl Unconfirmed {
+    /// One more.
+    pub fn count(&mut self, terms: &Terms, vehicle: &VehicleView) {
+        self.total += 1;
+        if let Some((label, _)) = &terms.group {
+            let group = vehicle.metadata.labels.get(label).unwrap_or_default();
+            *self.groups.entry(group.to_owned()).or_default() += 1;
+        }
+    }
+}
+
 /// What is left of the budgets.
 pub struct Budget<'a> {
     free: usize,
@@ -61,18 +72,23 @@ impl<'a> Budget<'a> {
         self.free == 0
     }
 
+    /// Whether there is a place for a vehicle.
+    #[must_use]
+    pub fn has_place(&self, vehicle: &VehicleView) -> bool {
+        let of = |counts: &BTreeMap<String, usize>, group: &str| counts.get(group).copied().unwrap_or_default();
+        let group = |label: &str| vehicle.metadata.labels.get(label).unwrap_or_default();
+        let is_free = |label: &str| of(&self.groups, group(label)) < of(&self.limits, group(label));
+        self.free > 0 && self.label.is_none_or(is_free)
+    }
+
     /// Takes a place for a vehicle, if there is one.
     pub fn take(&mut self, vehicle: &VehicleView) -> bool {
-        if self.free == 0 {
+        if !self.has_place(vehicle) {
             return false;
         }
         if let Some(label) = self.label {
             let group = vehicle.metadata.labels.get(label).unwrap_or_default();
-            let used = self.groups.entry(group.to_owned()).or_default();
-            if *used >= self.limits.get(group).copied().unwrap_or_default() {
-                return false;
-            }
-            *used += 1;
+            *self.groups.entry(group.to_owned()).or_default() += 1;
         }
         self.free -= 1;
         true

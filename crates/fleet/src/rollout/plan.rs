@@ -9,6 +9,7 @@
 
 use k8s_openapi::jiff::Timestamp;
 
+use super::pick::Budget;
 use super::tally::{Tally, later};
 use super::terms::{Share, Terms};
 use crate::kinds::{OnFailure, RolloutSpec, RolloutStatus};
@@ -65,6 +66,11 @@ pub const TOO_MANY_FAILURES: &str = "TooManyFailures";
 pub const TOO_FEW_SUCCEEDED: &str = "TooFewSucceeded";
 /// A step took too long.
 pub const STEP_DEADLINE: &str = "StepDeadline";
+
+/// The spec allows nobody.
+pub const NO_BUDGET: &str = "NoBudget";
+/// All places of the budget are taken, by vehicles that may not give them back soon.
+pub const NO_PLACE: &str = "NoPlace";
 
 /// What to do with vehicles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,6 +214,10 @@ impl Case<'_> {
             true => ("Step", format!("step {step} of {total}: {} of {} have confirmed", group.confirmed, group.told)),
             false => ("Offline", format!("step {step} of {total}: none of its vehicles can be reached")),
         };
+        let (reason, message) = match self.stuck(step) {
+            Some((reason, why)) => (reason, format!("step {step} of {total}: {why}")),
+            None => (reason, message),
+        };
         let base = Decision { reason, message, wake: deadline, act: Act::Release(step - 1), ..base };
         match &self.terms.window {
             Some(window) if is_open && !window.contains(self.now) => {
@@ -219,6 +229,31 @@ impl Case<'_> {
             }
             _ => base,
         }
+    }
+
+    /// Why nobody of a step is told, where neither time nor its vehicles change that.
+    fn stuck(&self, step: usize) -> Option<(&'static str, String)> {
+        let (terms, tally) = (self.terms, self.tally);
+        let group = tally.steps[step - 1];
+        let limit = terms.steps[step - 1].limit;
+        if group.told == 0 && group.eligible > 0 && limit.is_some_and(|limit| limit.of(group.eligible) == 0) {
+            return Some((NO_BUDGET, "nobody is told, because its limit is 0".to_owned()));
+        }
+        let mut open = tally.open(&terms.steps, step - 1).peekable();
+        open.peek()?;
+        if terms.concurrent.of(1) == 0 {
+            return Some((NO_BUDGET, "nobody is told, because maxConcurrent is 0".to_owned()));
+        }
+        if terms.group.as_ref().is_some_and(|(_, share)| share.of(1) == 0) {
+            return Some((NO_BUDGET, "nobody is told, because maxUnavailable is 0".to_owned()));
+        }
+        let budget = Budget::new(terms, tally, &tally.unconfirmed);
+        if tally.counts.in_progress > 0 || open.any(|vehicle| budget.has_place(vehicle)) {
+            return None;
+        }
+        let holders = tally.unconfirmed.total;
+        let who = "that are offline, fail again and again, or go back";
+        Some((NO_PLACE, format!("the others wait for places, which {holders} have {who}")))
     }
 
     /// The last step is reached.

@@ -124,10 +124,10 @@ impl<'a> Given<'a> {
             now: at(self.now),
         };
         let decision = case.decide();
-        let unconfirmed =
-            Unconfirmed { total: usize::try_from(tally.counts.in_progress).unwrap(), ..Unconfirmed::default() };
         let told = match decision.act {
-            Act::Release(upto) => pick("r", &terms, &tally, upto, Budget::new(&terms, &tally, &unconfirmed)).len(),
+            Act::Release(upto) => {
+                pick("r", &terms, &tally, upto, Budget::new(&terms, &tally, &tally.unconfirmed)).len()
+            }
             Act::Nothing | Act::TakeBack => 0,
         };
         let said = format!("{} {} {} +{told}", decision.course.word(), decision.step, decision.reason);
@@ -143,9 +143,27 @@ fn nobody_is_told_beyond_the_budget() {
     given(json!({}), "pppccc").check("Progressing 1 Step +0");
     given(json!({"maxConcurrent": "50%"}), "ppcccc").check("Progressing 1 Step +1");
     given(json!({"maxConcurrent": "1%"}), "cccccc").check("Progressing 1 Step +1");
-    given(json!({"maxConcurrent": 0}), "cccccc").check("Progressing 1 Step +0");
     let by_region = json!({"maxConcurrent": 9, "maxUnavailable": {"groupBy": "region", "value": 1}});
     given(by_region, "cccccc").check("Progressing 1 Step +2");
+}
+
+#[test]
+fn why_nobody_is_told_is_said_where_waiting_does_not_help() {
+    let none = |spec: Value, word: &str| {
+        let decision = given(spec, "cccccc").check("Progressing 1 NoBudget +0");
+        assert!(decision.message.ends_with(word), "{}", decision.message);
+    };
+    none(json!({"maxConcurrent": 0}), "because maxConcurrent is 0");
+    none(json!({"maxConcurrent": "0%"}), "because maxConcurrent is 0");
+    none(json!({"maxUnavailable": {"groupBy": "region", "value": 0}}), "because maxUnavailable is 0");
+    none(json!({"steps": [{"limit": "0%"}]}), "because its limit is 0");
+    // The places are taken by those who fail again and again, or are offline, or all of a group's are.
+    given(json!({"maxFailures": 9}), "rrlccc").check("Progressing 1 NoPlace +0");
+    given(json!({"maxFailures": 9}), "rrpccc").check("Progressing 1 Step +0");
+    given(json!({"maxFailures": 9}), "rrcccc").check("Progressing 1 Step +1");
+    let by_region = json!({"maxFailures": 9, "maxUnavailable": {"groupBy": "region", "value": 1}});
+    given(by_region.clone(), "rlcc").check("Progressing 1 NoPlace +0");
+    given(by_region, "rccc").check("Progressing 1 Step +1");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use setpoint_api::labels::Selector;
 
+use super::pick::Unconfirmed;
 use super::terms::{Stair, Terms};
 use crate::kinds::{Counts, Firmware, TopFailure};
 use crate::phase::{Phase, gate};
@@ -214,6 +215,8 @@ pub struct Tally<'a> {
     pub awaited: usize,
     /// When the first of those is not waited for any more.
     pub patience_ends: Option<Timestamp>,
+    /// Those that have places of the budget, as far as the cache knows.
+    pub unconfirmed: Unconfirmed,
     failures: BTreeMap<(&'a str, &'a str), i64>,
 }
 
@@ -230,6 +233,9 @@ impl<'a> Tally<'a> {
 
     fn count(&mut self, facts: &Facts<'_>, vehicle: &'a VehicleView) {
         let standing = facts.standing(vehicle);
+        if facts.is_unconfirmed(standing) || facts.is_returning(vehicle) {
+            self.unconfirmed.count(facts.terms, vehicle);
+        }
         let counts = &mut self.counts;
         match standing {
             Standing::NotMeant => return,
@@ -302,8 +308,13 @@ impl<'a> Tally<'a> {
     /// Whether somebody can be told up to a step, which counts from 0.
     #[must_use]
     pub fn is_open(&self, steps: &[Stair], upto: usize) -> bool {
+        self.open(steps, upto).next().is_some()
+    }
+
+    /// Those who can be told up to a step, which counts from 0.
+    pub fn open(&self, steps: &[Stair], upto: usize) -> impl Iterator<Item = &'a VehicleView> {
         let open = (0..=upto).filter(|at| self.quota(steps, *at) > 0).fold(0_u64, |mask, at| mask | 1 << at);
-        self.candidates.iter().any(|(_, mask)| mask & open != 0)
+        self.candidates.iter().filter(move |(_, mask)| mask & open != 0).map(|(vehicle, _)| *vehicle)
     }
 }
 
