@@ -288,6 +288,54 @@ fn vehicles_that_are_away_or_come_later_are_told_when_they_are_there() {
     exhaust(&story).assert();
 }
 
+/// Never more than the budget, and of no region more than one.
+fn one_of_each_region(state: &State) -> Result<(), String> {
+    within_budget(state)?;
+    ["even", "odd"].into_iter().try_for_each(|region| {
+        let vehicles = state.objects(GROUP, "vehicles");
+        let is_of_region = |vehicle: &&Value| vehicle["metadata"]["labels"]["region"] == region;
+        let is_unconfirmed = |vehicle: &&Value| {
+            let running = &vehicle["status"]["firmwareVersion"];
+            !running.is_null() && *running != vehicle["spec"]["firmwareVersion"]
+        };
+        match vehicles.iter().filter(is_of_region).filter(is_unconfirmed).count() {
+            0 | 1 => Ok(()),
+            count => Err(format!("{count} of {region} are without a confirmed firmware")),
+        }
+    })
+}
+
+#[test]
+fn windows_groups_promotions_and_approvals_are_kept_to_whatever_fails() {
+    let story = Story {
+        name: "rollout::windows_groups_promotions_and_approvals_are_kept_to_whatever_fails",
+        drive: |plane| {
+            async {
+                release(plane, &["1.0", "1.1"]).await;
+                fleet(plane, 4).await;
+                plane.settle().await.unwrap();
+                let steps = json!([{"limit": 1, "soak": "24h"}, {"limit": "75%", "approve": true}]);
+                let groups = json!({"groupBy": "region", "value": 1});
+                let spec = json!({"steps": steps, "maxUnavailable": groups, "window": "01:00-05:00"});
+                roll_out(plane, "spring", "1.1", spec).await;
+                plane.advance(Duration::from_secs(600)).await;
+                assert_eq!(get(&plane.state(), "rollouts", "spring")["status"]["counts"]["released"], 0);
+                plane.advance(Duration::from_secs(3600)).await;
+                change(plane, "spring", json!({"promotedStep": 1})).await;
+                plane.advance(Duration::from_secs(120)).await;
+                change(plane, "spring", json!({"approvedStep": 2})).await;
+            }
+            .boxed()
+        },
+        invariant: one_of_each_region,
+        outcome: |state| {
+            (0..4).try_for_each(|number| expect_vehicle(state, &format!("car-{number}"), "UpToDate", "1.1", 1))?;
+            expect_rollout(state, "spring", "Completed", [4, 4, 4, 0])
+        },
+    };
+    exhaust(&story).assert();
+}
+
 /// Without faults, with more vehicles: pauses, approvals, groups, and who wrote the wish.
 #[tokio::test(start_paused = true)]
 async fn people_can_hold_it_agree_to_a_step_and_see_who_asked_for_what() {
