@@ -262,11 +262,19 @@ fn happened(event: &Value) -> Option<Moment> {
     let who = who.into_iter().find(|who| !who.is_empty()).unwrap_or_default();
     let detail = format!("{}: {}{times}", text(&event["reason"]), text(&event["message"]).trim());
     let at = moment(&Value::from(events::moment(event)))?;
-    // What tells no part of a second comes after whatever may have led to it.
-    let placed = if at.1 == 0 { (at.0, bounds::LAST_PART) } else { at };
+    // What tells no part of a second, not even in its name, comes after whatever may have led to it.
+    let placed = if at.1 == 0 { (at.0, named_part(event, at.0).unwrap_or(bounds::LAST_PART)) } else { at };
     let mut told = plain(placed, EFFECT, "event", who.to_owned(), detail);
     told.told_at = Some(at);
     Some(told)
+}
+
+/// The part of a second at which an event was first recorded: who records events names them after that moment, in nanoseconds.
+fn named_part(event: &Value, seconds: i64) -> Option<u32> {
+    const NANOSECONDS: i64 = 1_000_000_000;
+    let (_, moment) = text(&event["metadata"]["name"]).rsplit_once('.')?;
+    let moment = i64::from_str_radix(moment, 16).ok()?;
+    (moment / NANOSECONDS == seconds).then(|| u32::try_from(moment % NANOSECONDS).ok())?
 }
 
 impl Subject<'_> {

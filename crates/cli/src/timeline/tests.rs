@@ -215,3 +215,15 @@ TIME                   WHAT        WHO          DETAIL
 ";
     assert_eq!(draw(moments(&subject)), expected);
 }
+
+#[test]
+fn an_event_without_a_part_of_a_second_has_its_place_by_its_name() {
+    let event =
+        |name: &str| json!({"metadata": {"name": name}, "lastTimestamp": at("01"), "reason": "R", "message": "m"});
+    let second = Timestamp::parse(at("01").as_str().unwrap()).unwrap().seconds;
+    let place = |name: &str| happened(&event(name)).unwrap().at;
+    assert_eq!(place(&format!("web.{:x}", second * 1_000_000_000 + 5)), (second, 5));
+    for name in [format!("web.{:x}", (second + 1) * 1_000_000_000), "web.first".to_owned(), "web".to_owned()] {
+        assert_eq!(place(&name), (second, bounds::LAST_PART), "{name}");
+    }
+}
