@@ -34,11 +34,17 @@ pub(crate) async fn run(server: &Inner, listen: SocketAddr) -> Result<(), Box<St
 
 /// Makes those defaults of flow control that somebody deleted.
 pub(crate) async fn make_flow_control(server: &Inner) -> Result<(), Box<Status>> {
-    make(server, || {
-        let snapshot = server.store.snapshot();
-        flow_control::objects(server.clock.timestamp()).filter_map(|wanted| create(server, &snapshot, wanted)).collect()
-    })
-    .await
+    make(server, || missing_flow_control(server).collect()).await
+}
+
+/// Whether somebody deleted some of these.
+pub(crate) fn lacks_flow_control(server: &Inner) -> bool {
+    missing_flow_control(server).next().is_some()
+}
+
+fn missing_flow_control(server: &Inner) -> impl Iterator<Item = Change> {
+    let snapshot = server.store.snapshot();
+    flow_control::objects(server.clock.timestamp()).filter_map(move |wanted| create(server, &snapshot, wanted))
 }
 
 /// The rules of a role of the whole cluster that there is from the start.

@@ -20,8 +20,8 @@ const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 static SCHEMAS: LazyLock<GroupResource> = LazyLock::new(|| GroupResource::new(GROUP, "flowschemas"));
 static LEVELS: LazyLock<GroupResource> = LazyLock::new(|| GroupResource::new(GROUP, "prioritylevelconfigurations"));
 
-/// How often the defaults are looked for. The same as in Kubernetes.
-const LOOK_EVERY: Duration = Duration::from_secs(60);
+/// How long defaults that somebody deleted stay away. In Kubernetes it is as long at most.
+const AWAY: Duration = Duration::from_secs(60);
 
 /// Keeps their conditions true until the server stops.
 pub(crate) async fn run(server: Arc<Inner>) {
@@ -29,7 +29,7 @@ pub(crate) async fn run(server: Arc<Inner>) {
 }
 
 async fn keep(server: &Inner) {
-    let mut look = Instant::now() + LOOK_EVERY;
+    let mut back_at: Option<Instant> = None;
     loop {
         let (Ok(mut schemas), Ok(mut levels)) = (follow(&server.store, &SCHEMAS), follow(&server.store, &LEVELS))
         else {
@@ -39,11 +39,13 @@ async fn keep(server: &Inner) {
         if let Err(status) = &done {
             tracing::warn!(error = %status.message, "the conditions of FlowSchemas could not be written yet");
         }
+        let are_missing = bootstrap::lacks_flow_control(server);
+        back_at = are_missing.then(|| back_at.unwrap_or_else(|| Instant::now() + AWAY));
         tokio::select! {
             result = schemas.next() => if matches!(result, Err(WatchError::Closed)) { return },
             _ = levels.next() => {}
-            () = tokio::time::sleep_until(look) => {
-                look = Instant::now() + LOOK_EVERY;
+            () = tokio::time::sleep_until(back_at.unwrap_or_else(Instant::now)), if back_at.is_some() => {
+                back_at = None;
                 if let Err(status) = bootstrap::make_flow_control(server).await {
                     tracing::warn!(error = %status.message, "the defaults of flow control could not be made again yet");
                 }
@@ -116,7 +118,7 @@ mod tests {
         for path in &paths {
             server.done("DELETE", path, Value::Null).await;
         }
-        tokio::time::sleep(LOOK_EVERY + Duration::from_secs(1)).await;
+        tokio::time::sleep(AWAY + Duration::from_secs(1)).await;
         for path in &paths {
             server.done("GET", path, Value::Null).await;
         }
