@@ -1,6 +1,8 @@
 //! Figures of the garbage collector, one line each, all on one thread: how much memory the graph takes per object, and how
 //! long it takes from the end of an owner to the end of all that it owned. Run by `make bench`.
 
+mod usage;
+
 use std::future::pending;
 use std::time::{Duration, Instant};
 
@@ -13,6 +15,7 @@ use setpoint_runtime::config::Config;
 use setpoint_runtime::manager::{Manager, ManagerOptions};
 use setpoint_testkit::ControlPlane;
 use tokio::task::JoinHandle;
+use usage::{cpu_time, resident_bytes};
 
 fn main() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
@@ -102,18 +105,4 @@ async fn until_ready(manager: &Manager) {
     while !manager.ready().report(&[]).0 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-}
-
-fn resident_bytes() -> usize {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages: usize = statm.split_whitespace().nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
-    pages * 4096
-}
-
-/// The time that this process has had the processor for, which the kernel counts in hundredths of a second.
-fn cpu_time() -> Duration {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let fields: Vec<u64> = stat.split_whitespace().filter_map(|field| field.parse().ok()).collect();
-    // Without the name and the state, which are no numbers, user and system time are the twelfth and thirteenth.
-    Duration::from_millis(10 * fields.iter().skip(11).take(2).sum::<u64>())
 }

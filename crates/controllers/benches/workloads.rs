@@ -2,6 +2,8 @@
 //! beside those that write to the disk.
 //! Pods are objects only: nobody schedules or runs them. Run by `make bench`; arguments choose some by name.
 
+mod usage;
+
 use std::future::pending;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -27,6 +29,7 @@ use setpoint_runtime::manager::{Manager, ManagerOptions};
 use setpoint_store::{Options, RealDisk, Store};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use usage::{cpu_time, resident_bytes};
 
 /// Requests that the benchmark itself has in flight.
 const IN_FLIGHT: usize = 128;
@@ -306,18 +309,4 @@ async fn restart(count: usize) {
         "restart with {count} pods: synced after {synced:.2} s, last write after {quiet:.2} s, {cpu:.2} s of CPU, {writes} writes, {} bytes more per pod",
         memory / count
     );
-}
-
-fn resident_bytes() -> usize {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages: usize = statm.split_whitespace().nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
-    pages * 4096
-}
-
-/// The time that this process has had the processor for, which the kernel counts in hundredths of a second.
-fn cpu_time() -> Duration {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let fields: Vec<u64> = stat.split_whitespace().filter_map(|field| field.parse().ok()).collect();
-    // Without the name and the state, which are no numbers, user and system time are the twelfth and thirteenth.
-    Duration::from_millis(10 * fields.iter().skip(11).take(2).sum::<u64>())
 }

@@ -32,8 +32,8 @@ pub async fn measure(vehicles: usize) {
     let (told, mut heard) = mpsc::unbounded_channel();
     let listening = tokio::spawn(listen(socket, vehicles, told));
     world.until_running("1.0.0", vehicles).await;
-    // The wishes at the beginning are behind.
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    // What follows from connecting is behind.
+    world.until_quiet().await;
     let changes = CHANGES.min(vehicles);
     let api: Api<Vehicle> = Api::default_namespaced(world.client.clone());
     let mut changed = HashMap::new();
