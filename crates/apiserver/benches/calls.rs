@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use tower::ServiceExt;
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// Objects in each measurement.
 const OBJECTS: usize = 4_000;

@@ -4,7 +4,9 @@ use k8s_openapi::api::core::v1::{ObjectReference, Pod, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::Client;
 use kube::api::{Api, DeleteParams, PostParams};
-use kube::core::{PartialObjectMeta, Request};
+use kube::core::Request;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use setpoint_runtime::events::Recorder;
 use setpoint_runtime::retry;
 
@@ -20,6 +22,17 @@ pub struct PodControl<'a> {
     pub recorder: &'a Recorder,
     /// Whom events are about.
     pub owner: ObjectReference,
+}
+
+/// All that is read of a pod that was made: reading the rest would cost more than making the request.
+#[derive(Deserialize)]
+struct Made {
+    metadata: MadeMeta,
+}
+
+#[derive(Deserialize)]
+struct MadeMeta {
+    name: String,
 }
 
 /// The pod that a template describes, with a name that the server completes.
@@ -42,21 +55,19 @@ pub fn from_template(template: &PodTemplateSpec, owner_name: &str, owner: OwnerR
 
 impl PodControl<'_> {
     /// Makes a pod in the owner's namespace.
-    pub async fn create(&self, pod: &Pod) -> Result<PartialObjectMeta<Pod>, kube::Error> {
+    pub async fn create(&self, pod: &Pod) -> Result<(), kube::Error> {
         self.create_encoded(serde_json::to_vec(pod).map_err(kube::Error::SerdeError)?).await
     }
 
     /// Makes a pod from its JSON: whoever makes many alike encodes them once.
-    pub async fn create_encoded(&self, body: Vec<u8>) -> Result<PartialObjectMeta<Pod>, kube::Error> {
+    pub async fn create_encoded(&self, body: Vec<u8>) -> Result<(), kube::Error> {
         let path = Api::<Pod>::namespaced(self.client.clone(), self.namespace()).resource_url().to_owned();
         let request = Request::new(path).create(&PostParams::default(), body).map_err(kube::Error::BuildRequest)?;
-        // The server sends the whole pod; only its metadata is decoded.
-        match self.client.request::<PartialObjectMeta<Pod>>(request).await {
+        match self.client.request::<Made>(request).await {
             Ok(made) => {
-                let name = made.metadata.name.clone().unwrap_or_default();
-                let note = format!("Created pod: {name}");
+                let note = format!("Created pod: {}", made.metadata.name);
                 normal(self.recorder, self.owner.clone(), "SuccessfulCreate", "CreatePod", note);
-                Ok(made)
+                Ok(())
             }
             Err(error) => {
                 if !is_namespace_terminating(&error) {
@@ -75,7 +86,10 @@ impl PodControl<'_> {
         let uid = Some(pod.metadata.uid.to_string());
         let precondition = kube::api::Preconditions { uid, resource_version: None };
         let how = DeleteParams { preconditions: Some(precondition), ..DeleteParams::default() };
-        match api.delete(&pod.metadata.name, &how).await {
+        let request = Request::new(api.resource_url()).delete(&pod.metadata.name, &how);
+        let request = request.map_err(kube::Error::BuildRequest)?;
+        // The answer may be the whole pod; nobody reads it.
+        match self.client.request::<IgnoredAny>(request).await {
             Ok(_) => {
                 let note = format!("Deleted pod: {}", pod.metadata.name);
                 normal(self.recorder, self.owner.clone(), "SuccessfulDelete", "DeletePod", note);

@@ -4,7 +4,8 @@ use futures_util::future::try_join_all;
 use k8s_openapi::api::core::v1::{Binding, ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod};
 use kube::Client;
 use kube::api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions};
-use kube::core::{PartialObjectMeta, Request};
+use kube::core::Request;
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use setpoint_runtime::clock::Clock;
 use setpoint_runtime::events::{Happening, Recorder, Severity};
@@ -92,7 +93,7 @@ impl Acts {
         let request = Request::new(self.path(&pod.key))
             .create_subresource("binding", pod.key.name(), &PostParams::default(), body)
             .map_err(kube::Error::BuildRequest)?;
-        self.client.request::<Value>(request).await.map(drop)
+        self.client.request::<IgnoredAny>(request).await.map(drop)
     }
 
     /// Tells others, such as those who add nodes, where a pod will be, and gets its volumes ready there.
@@ -199,7 +200,7 @@ impl Acts {
         let request = Request::new(self.path(key));
         let request = request.patch_subresource("status", key.name(), &params, &Patch::Strategic(patch));
         let Ok(request) = request else { return };
-        if let Err(error) = self.client.request::<PartialObjectMeta<Pod>>(request).await
+        if let Err(error) = self.client.request::<IgnoredAny>(request).await
             && !retry::is_not_found(&error)
         {
             tracing::debug!(pod = %key, %error, "a pod could not be told why it waits");

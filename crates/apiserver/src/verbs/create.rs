@@ -88,35 +88,61 @@ pub(crate) async fn insert(
 ) -> Result<Outcome, Box<Status>> {
     admit(call, &mut object, options).await?;
     // A name is drawn only now: who changes new objects sees them without one.
-    let generated = {
-        let metadata = object.ensure("metadata");
-        metadata.text("name").is_empty() && !metadata.text("generateName").is_empty()
-    };
-    if !generated && !allocation::concerns(call.kind()) {
-        return insert_named(call, object, options).await;
+    let metadata = object.ensure("metadata");
+    let generated = metadata.text("name").is_empty() && !metadata.text("generateName").is_empty();
+    if generated {
+        draw_name(call, &mut object)?;
     }
-    let warnings = call.warnings.len();
-    let mut tries = 0;
-    let mut draws = 0;
+    let inserted = match allocation::concerns(call.kind()) {
+        false => insert_named(call, object, options).await,
+        true => insert_drawing(call, &object, options).await,
+    };
+    inserted.map_err(|status| match &status.details {
+        // Somebody else drew the same name at the same moment.
+        Some(details) if generated && status.reason == "AlreadyExists" => name_is_taken(call, &details.name),
+        _ => status,
+    })
+}
+
+/// Stores a new object for which something is drawn that others may draw at the same moment.
+async fn insert_drawing(
+    call: &mut Call<'_>,
+    object: &Value,
+    options: &WriteOptions,
+) -> Result<Outcome, Box<Status>> {
+    let (warnings, mut draws) = (call.warnings.len(), 0);
     loop {
         call.warnings.truncate(warnings);
-        let mut attempt = object.clone();
-        if generated {
-            let name = generated_name(attempt["metadata"].text("generateName"), &call.server.chance.suffix());
-            attempt["metadata"].set("name", name);
-        }
-        match insert_named(call, attempt, options).await {
-            Err(status) if generated && status.reason == "AlreadyExists" && tries < GENERATE_TRIES_MAX => tries += 1,
+        match insert_named(call, object.clone(), options).await {
             Err(status) if allocation::is_lost_race(call.kind(), &status) && draws < allocation::DRAW_TRIES_MAX => {
                 draws += 1
-            }
-            Err(status) if generated && status.reason == "AlreadyExists" => {
-                let name = status.details.as_ref().map_or("", |details| &details.name);
-                return Err(Box::new(Status::generate_name_conflict(&call.served.resource, name, 1)));
             }
             result => return result,
         }
     }
+}
+
+/// Gives a new object a name that nobody has.
+fn draw_name(call: &Call<'_>, object: &mut Value) -> Result<(), Box<Status>> {
+    let snapshot = call.server.store.snapshot();
+    let metadata = object.ensure("metadata");
+    let mut tries = 0;
+    loop {
+        let name = generated_name(metadata.text("generateName"), &call.server.chance.suffix());
+        let key = objects::key(call.served, call.namespace, &name);
+        if snapshot.get(&call.served.stored, key.namespace(), &name).is_none() {
+            metadata.set("name", name);
+            return Ok(());
+        }
+        if tries == GENERATE_TRIES_MAX {
+            return Err(name_is_taken(call, &name));
+        }
+        tries += 1;
+    }
+}
+
+fn name_is_taken(call: &Call<'_>, name: &str) -> Box<Status> {
+    Box::new(Status::generate_name_conflict(&call.served.resource, name, 1))
 }
 
 /// What is done to a new object before it is judged, once.
@@ -326,5 +352,27 @@ mod tests {
     fn a_generated_name_never_exceeds_a_label() {
         assert_eq!(generated_name("web-", "abcde"), "web-abcde");
         assert_eq!(generated_name(&"x".repeat(80), "abcde").len(), 63);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::testing::Server;
+
+    /// Two servers draw the same, because they begin with the same seed and are asked for the same.
+    #[tokio::test]
+    async fn a_name_that_is_taken_is_drawn_anew() {
+        let maps = "/api/v1/namespaces/default/configmaps";
+        let named_and_drawn = async |server: &Server, name: &str| {
+            server.done("POST", maps, json!({"metadata": {"name": name}})).await;
+            let drawn = server.done("POST", maps, json!({"metadata": {"generateName": "a-"}})).await;
+            drawn["metadata"]["name"].as_str().unwrap().to_owned()
+        };
+        let first = named_and_drawn(&Server::start().await, "other").await;
+        let second = named_and_drawn(&Server::start().await, &first).await;
+        assert_ne!(second, first);
+        assert!(second.starts_with("a-"), "{second}");
     }
 }

@@ -58,7 +58,7 @@ impl<S: Replicated> Hand<'_, S> {
             match control.create_encoded(body.clone()).await {
                 // Nothing can be made there any more.
                 Err(error) if is_namespace_terminating(&error) => Ok(()),
-                answer => answer.map(drop),
+                answer => answer,
             }
         };
         match slow_start::slow_start(count, 1, create).await {

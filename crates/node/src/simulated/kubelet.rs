@@ -8,7 +8,8 @@ use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use kube::api::{Api, DeleteParams, GetParams, Patch, PatchParams, Preconditions};
-use kube::core::{PartialObjectMeta, Request};
+use kube::core::Request;
+use serde::de::IgnoredAny;
 use setpoint_runtime::cache::{Informer, InformerOptions, Target};
 use setpoint_runtime::controller::{Action, Context, Controller, ControllerOptions, Error};
 use setpoint_runtime::events::Recorder;
@@ -203,8 +204,8 @@ async fn write(context: &Context, pod: &Pod, status: &core::PodStatus) -> Result
     let request = Request::new(api.resource_url())
         .patch_subresource("status", &pod.metadata.name, &PatchParams::default(), &patch)
         .map_err(Error::transient)?;
-    // The server sends the whole pod; only its metadata is decoded.
-    match context.client().request::<PartialObjectMeta<core::Pod>>(request).await {
+    // The server sends the whole pod; nobody reads it.
+    match context.client().request::<IgnoredAny>(request).await {
         Err(error) if retry::is_not_found(&error) => Ok(()),
         other => Ok(other.map(drop)?),
     }
@@ -218,7 +219,8 @@ async fn delete(context: &Context, pod: &Pod) -> Result<(), Error> {
         preconditions: Some(Preconditions { uid, resource_version: None }),
         ..DeleteParams::default()
     };
-    match api.delete(&pod.metadata.name, &how).await {
+    let request = Request::new(api.resource_url()).delete(&pod.metadata.name, &how).map_err(Error::transient)?;
+    match context.client().request::<IgnoredAny>(request).await {
         Err(error) if retry::is_not_found(&error) || retry::is_conflict(&error) => Ok(()),
         other => Ok(other.map(drop)?),
     }

@@ -1,15 +1,14 @@
 //! Brings events to the API server.
 
-use std::fmt::Debug;
 use std::future::Future;
 use std::time::Duration;
 
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{Patch, PatchParams, PostParams};
-use kube::core::NamespaceResourceScope;
-use kube::{Api, Client, Resource, ResourceExt};
+use kube::core::{NamespaceResourceScope, Request};
+use kube::{Client, Resource, ResourceExt};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, sleep_until};
@@ -176,17 +175,27 @@ impl Writer {
 
     async fn patch_or_create<K>(&self, event: &K, patch: Option<Value>) -> Result<(), kube::Error>
     where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + Serialize + DeserializeOwned,
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize,
     {
         let namespace = event.namespace().unwrap_or_default();
-        let api: Api<K> = Api::namespaced(self.client.0.clone(), &namespace);
+        let at = Request::new(K::url_path(&(), Some(&namespace)));
         if let Some(patch) = patch {
-            match api.patch(&event.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await {
+            match self.send(at.patch(&event.name_any(), &PatchParams::default(), &Patch::Merge(patch))).await {
                 // The server forgets events after a while.
                 Err(error) if is_not_found(&error) => (),
-                answer => return answer.map(drop),
+                answer => return answer,
             }
         }
-        api.create(&PostParams::default(), event).await.map(drop)
+        let body = serde_json::to_vec(event).map_err(kube::Error::SerdeError)?;
+        self.send(at.create(&PostParams::default(), body)).await
+    }
+
+    /// The answer would be the event once more; nobody reads it.
+    async fn send(
+        &self,
+        request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+    ) -> Result<(), kube::Error> {
+        let request = request.map_err(kube::Error::BuildRequest)?;
+        self.client.0.request::<IgnoredAny>(request).await.map(drop)
     }
 }
