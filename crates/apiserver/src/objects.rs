@@ -96,9 +96,10 @@ pub(crate) async fn put(
     served: &Served,
     key: Key,
     expectation: Expectation,
-    object: &Value,
+    object: Value,
 ) -> Result<Arc<Object>, CommitError> {
-    let transaction = transaction(served, put_change(served, key, expectation, object));
+    let transaction = transaction(served, put_change(served, key, expectation, &object));
+    drop(object); // before the wait, while it is in the processor's cache
     let committed = call.commit(transaction).await?;
     Ok(committed.objects.into_iter().flatten().next().expect("a put has an object"))
 }

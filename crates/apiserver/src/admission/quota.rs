@@ -47,6 +47,11 @@ pub(crate) struct Charge<'a> {
 }
 
 impl Charge<'_> {
+    /// Whether any quota is charged.
+    pub(crate) fn is_made(&self) -> bool {
+        self._turn.is_some()
+    }
+
     /// The changes of quotas, to be made together with the write.
     pub(crate) fn take_changes(&mut self) -> Vec<Change> {
         std::mem::take(&mut self.changes)

@@ -208,6 +208,7 @@ pub(crate) async fn delete(call: &mut Call<'_>, name: &str, options: &DeleteOpti
         admission::delete(call, name, &object, options.to_value(), options.dry_run).await?;
         let key = objects::key(call.served, call.namespace, name);
         let expectation = Expectation::Unchanged(current.revision());
+        let was_going = object["metadata"].has("deletionTimestamp");
         let waits = begin(call, &mut object, options);
         if options.dry_run {
             return Ok(if waits { Deleted::WouldWait(object) } else { Deleted::Gone(object) });
@@ -218,10 +219,10 @@ pub(crate) async fn delete(call: &mut Call<'_>, name: &str, options: &DeleteOpti
             let transaction =
                 changes.into_iter().fold(objects::transaction(call.served, delete), |all, one| all.and(one));
             call.commit(transaction).await.map(|_| Deleted::Gone(object))
-        } else if object == objects::shown(call.served, &current) {
+        } else if was_going && object == objects::shown(call.served, &current) {
             return Ok(Deleted::Waits(current));
         } else {
-            objects::put(call, call.served, key, expectation, &object).await.map(Deleted::Waits)
+            objects::put(call, call.served, key, expectation, object).await.map(Deleted::Waits)
         };
         match result {
             Ok(deleted) => return Ok(deleted),

@@ -97,6 +97,7 @@ pub(crate) async fn change(
             Step::Put(object, ..) | Step::Remove(object, _) if options.dry_run => return Ok(Outcome::DryRun(object)),
             Step::Put(object, beside, mut charge) => {
                 let change = objects::put_change(call.served, key, expectation, &object);
+                drop(object); // while it is in the processor's cache
                 let beside = beside.into_iter().chain(charge.take_changes());
                 let transaction = beside.fold(objects::transaction(call.served, change), |all, one| all.and(one));
                 let committed = call.commit(transaction).await;

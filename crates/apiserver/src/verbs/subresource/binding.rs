@@ -49,7 +49,7 @@ pub(crate) async fn bind(call: &Call<'_>, name: &str, binding: &Value, options: 
         }
         let key = objects::key(served, call.namespace, name);
         let expectation = Expectation::Unchanged(current.revision());
-        match objects::put(call, served, key, expectation, &pod).await {
+        match objects::put(call, served, key, expectation, pod).await {
             Ok(_) => return Ok(done()),
             Err(CommitError::Conflict { .. } | CommitError::Missing { .. }) if tries < CONFLICT_TRIES_MAX => tries += 1,
             Err(error) => return Err(objects::refusal(served, name, error)),

@@ -157,7 +157,7 @@ async fn spend(call: &Call<'_>, pod: &str, budget: &Value, dry_run: bool) -> Res
         take_one(&mut budget, pod, &call.server.clock.timestamp());
         served.kind.normalize(&mut budget);
         let key = objects::key(served, call.namespace, &name);
-        match objects::put(call, served, key, Expectation::Unchanged(current.revision()), &budget).await {
+        match objects::put(call, served, key, Expectation::Unchanged(current.revision()), budget).await {
             Ok(_) => return Ok(()),
             Err(CommitError::Conflict { .. }) if tries < CONFLICT_TRIES_MAX => tries += 1,
             Err(CommitError::Conflict { .. }) => {
