@@ -59,6 +59,12 @@ impl Draft {
         let (facts, insert_at) = crate::facts::read(key.resource(), &plain, fields)?;
         Ok(Draft { plain, insert_at, facts })
     }
+
+    /// The same for what is known to be the JSON of an object, because it was stored.
+    pub(crate) fn stored(key: &Key, plain: Vec<u8>, fields: &dyn Fields) -> Result<Draft, FactsError> {
+        let (facts, insert_at) = crate::facts::read_stored(key.resource(), &plain, fields)?;
+        Ok(Draft { plain, insert_at, facts })
+    }
 }
 
 impl Change {

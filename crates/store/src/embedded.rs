@@ -5,6 +5,7 @@
 mod backup;
 mod checkpoint;
 mod directory;
+mod needed;
 mod record;
 mod recovery;
 mod writer;
@@ -22,6 +23,7 @@ use tokio::task::JoinHandle;
 pub use backup::{RESTORE_JUMP, backup, create_from, read_backup, restore};
 pub use directory::{FORMAT, Identity, OpenError};
 pub(crate) use record::place;
+use recovery::Scope;
 pub use recovery::{Report, TornTail};
 
 use crate::change::{CommitError, Committed, Transaction};
@@ -112,7 +114,7 @@ impl EmbeddedLog {
             create(&*disk, options.identity, Snapshot::new(Head::default()), None).await?;
         }
         let found = directory::read(&*disk).await?.ok_or_else(|| directory::damaged("format", 0, "it vanished"))?;
-        let recovered = recovery::recover(&*disk, found, fields, &options).await?;
+        let recovered = recovery::recover(&*disk, found, fields, &options, Scope::Present).await?;
         if let Some(torn) = &recovered.report.torn {
             let (file, offset) = (&torn.file, torn.offset);
             tracing::warn!(file, offset, "a write that a crash cut short was dropped; it had not been acknowledged");
@@ -155,7 +157,7 @@ pub async fn verify(disk: &dyn Disk, fields: &dyn Fields, seal: Option<Arc<dyn S
     match directory::read(disk).await? {
         Some(found) => {
             let options = Options { seal: seal.or_else(|| Some(Arc::new(Closed))), ..Options::default() };
-            Ok(recovery::recover(disk, found, fields, &options).await?.report)
+            Ok(recovery::recover(disk, found, fields, &options, Scope::Everything).await?.report)
         }
         None => Err(OpenError::Foreign("nothing".into())),
     }

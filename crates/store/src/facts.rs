@@ -233,7 +233,6 @@ struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// Reads an object's facts, and where in its JSON a resourceVersion can be inserted: right behind the `{` of `metadata`.
 pub(crate) fn read(resource: &GroupResource, json: &[u8], fields: &dyn Fields) -> Result<(Facts, usize), FactsError> {
-    let malformed = |e: serde_json::Error| FactsError::Malformed(e.to_string());
     let outer: Outer<'_> = serde_json::from_slice(json).map_err(malformed)?;
     let raw = outer.metadata.get();
     let metadata: Metadata<'_> = serde_json::from_str(raw).map_err(malformed)?;
@@ -248,12 +247,50 @@ pub(crate) fn read(resource: &GroupResource, json: &[u8], fields: &dyn Fields) -
         return Err(FactsError::Malformed("metadata is empty".into()));
     }
     let insert_at = raw.as_ptr() as usize - json.as_ptr() as usize + 1;
+    Ok((facts(resource, json, metadata, fields)?, insert_at))
+}
+
+/// The same for what was taken once: where metadata comes first, as in all that the API server writes, the rest needn't be read to find it.
+pub(crate) fn read_stored(
+    resource: &GroupResource,
+    json: &[u8],
+    fields: &dyn Fields,
+) -> Result<(Facts, usize), FactsError> {
+    let Some(at) = metadata_at(json) else { return read(resource, json, fields) };
+    let mut values = serde_json::Deserializer::from_slice(&json[at..]).into_iter::<Metadata<'_>>();
+    let metadata = values.next().expect("a value begins there").map_err(malformed)?;
+    Ok((facts(resource, json, metadata, fields)?, at + 1))
+}
+
+/// How much comes before metadata at most: a version and a kind.
+const HEAD_BYTES_MAX: usize = 1024;
+
+/// Where the `{` of metadata is, if nothing but texts comes before it.
+fn metadata_at(json: &[u8]) -> Option<usize> {
+    // A quote within a text has a backslash before it: so this is no part of one.
+    const NAME: &[u8] = b"\"metadata\":{";
+    let head = &json[..json.len().min(HEAD_BYTES_MAX)];
+    let at = head.windows(NAME.len()).position(|bytes| bytes == NAME)?;
+    let is_outermost = head.first() == Some(&b'{') && !head[1..at].iter().any(|byte| matches!(byte, b'{' | b'['));
+    is_outermost.then_some(at + NAME.len() - 1)
+}
+
+fn facts(
+    resource: &GroupResource,
+    json: &[u8],
+    metadata: Metadata<'_>,
+    fields: &dyn Fields,
+) -> Result<Facts, FactsError> {
     let labels = metadata.labels.unwrap_or_default();
     let owners: Vec<_> = metadata.owner_references.unwrap_or_default().into_iter().map(|o| o.uid).collect();
     let names = fields.names(resource);
     let values = if names.is_empty() { Vec::new() } else { fields.values(resource, json) };
     let pairs: Vec<_> = labels.iter().map(|(k, v)| (&*k.0, &*v.0)).collect();
-    Ok((Facts::new(&pairs, names, &values, &metadata.uid, &owners)?, insert_at))
+    Facts::new(&pairs, names, &values, &metadata.uid, &owners)
+}
+
+fn malformed(error: serde_json::Error) -> FactsError {
+    FactsError::Malformed(error.to_string())
 }
 
 struct Reader<'a>(&'a [u8]);
@@ -281,4 +318,28 @@ fn put_count(packed: &mut Vec<u8>, count: usize) {
 fn put_str(packed: &mut Vec<u8>, text: &str) {
     put_count(packed, text.len());
     packed.extend_from_slice(text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_stored_is_read_as_what_comes_anew() {
+        let labelled = r#""labels":{"a":"1","b":"\"metadata\":{"},"uid":"u","ownerReferences":[{"uid":"o"}]"#;
+        let objects = [
+            format!(r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{{labelled}}},"spec":{{}}}}"#),
+            format!(r#"{{"metadata":{{{labelled}}}}}"#),
+            format!(r#"{{"kind":"\"metadata\":{{","metadata":{{{labelled}}}}}"#),
+            format!(r#"{{"spec":{{"metadata":{{"uid":"other"}}}},"metadata":{{{labelled}}}}}"#),
+            format!(r#"{{"list":["metadata"],"metadata" : {{{labelled}}}}}"#),
+        ];
+        for json in objects {
+            let resource = GroupResource::new("", "pods");
+            let (new, at) = read(&resource, json.as_bytes(), &NoFields).unwrap();
+            let (stored, stored_at) = read_stored(&resource, json.as_bytes(), &NoFields).unwrap();
+            assert_eq!((&new.packed, new.label_bits, at), (&stored.packed, stored.label_bits, stored_at), "{json}");
+            assert_eq!((stored.uid(), stored.label("a")), ("u", Some("1")));
+        }
+    }
 }

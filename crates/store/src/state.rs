@@ -139,6 +139,13 @@ impl State {
         bells.iter().for_each(|bell| bell.ring());
     }
 
+    /// Begins the window of a resource behind a revision: what was before isn't kept.
+    pub(crate) fn forget(&self, resource: &GroupResource, floor: Revision) {
+        let mut inner = self.write();
+        let floor = floor.max(inner.window_floor(resource));
+        inner.windows.insert(resource.clone(), Window::new(floor, self.bounds));
+    }
+
     /// Tells all watchers that nothing follows.
     pub(crate) fn close(&self) {
         let mut inner = self.write();

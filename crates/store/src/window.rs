@@ -78,7 +78,11 @@ impl Window {
         self.floor
     }
 
+    /// Adds the newest event, unless the window begins behind it.
     pub(crate) fn push(&mut self, event: Arc<Event>) {
+        if event.revision <= self.floor {
+            return;
+        }
         debug_assert!(self.events.back().is_none_or(|last| last.revision <= event.revision));
         self.bytes += event.held_bytes();
         self.large_bytes += event.large_bytes();

@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use setpoint_api::Revision;
+use setpoint_api::{GroupResource, Revision};
 use setpoint_store::{
-    BATCH_EVENTS_MAX, Disk, Durability, Expectation, LARGE_BYTES, MemoryDisk, Options, Report, Store, Transaction,
-    WatchError, WatchKind, WindowBounds,
+    BATCH_EVENTS_MAX, Change, Disk, Durability, Expectation, LARGE_BYTES, MemoryDisk, Options, Report, Selection,
+    Store, Transaction, WatchError, WatchEvent, WatchKind, WatchRequest, WindowBounds,
 };
 use support::etcd::{Cluster, prefix, run_real};
 use support::truth::Truth;
 use support::watch_checker::{Checker, Follower, Interest, Seen, Violation};
 use support::workload::{Load, work};
-use support::{dump, json, open, pod, put, rest, run, seeds, small};
+use support::{dump, json, node, nodes, open, pod, pods, put, rest, run, seeds, small};
 
 /// Runs a test on both logs.
 fn on_both(test: impl AsyncFn(Store)) {
@@ -34,6 +34,27 @@ fn interests() -> impl Iterator<Item = Interest> + Clone {
     namespaces.into_iter().flat_map(move |namespace| {
         colors.into_iter().flat_map(move |color| nodes.into_iter().map(move |node| Interest { namespace, color, node }))
     })
+}
+
+/// What those are told who watch from each revision on: the events, or the oldest revision that there is.
+fn pasts(store: &Store) -> Vec<String> {
+    let told = |resource: &GroupResource, from: u64| {
+        let (selection, from) = (Selection::everything(), Revision::new(from));
+        let request = WatchRequest { resource: resource.clone(), namespace: None, selection, from };
+        match store.watch(request).and_then(|mut watcher| watcher.poll()) {
+            Ok(events) => {
+                let event = |event: &WatchEvent| {
+                    let mut line = event.kind.as_str().as_bytes().to_vec();
+                    event.write_json(&mut line);
+                    String::from_utf8(line).expect("JSON is UTF-8")
+                };
+                events.iter().map(event).collect::<Vec<_>>().join(" ")
+            }
+            Err(error) => error.to_string(),
+        }
+    };
+    let newest = store.snapshot().revision().get();
+    [pods(), nodes()].iter().flat_map(|resource| (0..=newest).map(|from| told(resource, from))).collect()
 }
 
 /// A store under load with many watchers, and what really happened.
@@ -326,6 +347,39 @@ fn less_is_kept_of_the_past_of_large_objects() {
             assert_eq!(found, kept, "three replaced versions of {size} bytes");
         }
     });
+}
+
+#[test]
+fn a_start_knows_as_much_of_the_past_as_was_known_before_it() {
+    let keys: Vec<_> = ["a", "b", "c", "d", "e"].iter().flat_map(|name| [pod("red", name), node(name)]).collect();
+    for seed in seeds(40) {
+        run(async {
+            let mut rng = StdRng::seed_from_u64(seed);
+            let window = WindowBounds { events: 30, bytes: rng.random_range(0..8_000), ..WindowBounds::default() };
+            let options = Options { window, checkpoint_bytes: u64::MAX, ..small() };
+            let disk = MemoryDisk::new();
+            let (store, _) = open(disk.clone(), options.clone()).await.expect("a new store");
+            for number in 0..rng.random_range(0..200) {
+                let mut changed = Transaction::default();
+                for key in &keys {
+                    if rng.random_range(0..8) > 0 {
+                        continue;
+                    }
+                    changed = changed.and(match rng.random_range(0..5) {
+                        0 => Change::delete(key.clone(), Expectation::Any),
+                        _ => put(key, Expectation::Any, &format!("{number}{}", "x".repeat(rng.random_range(0..400)))),
+                    });
+                }
+                // A transaction of nothing is refused.
+                let _ = store.commit(changed).await;
+            }
+            let before = (dump(&store.snapshot()), pasts(&store));
+            store.close().await;
+            let (store, report) = open(disk, options).await.expect("it opens");
+            assert!(report.clean && report.checkpoint_objects == 0);
+            assert_eq!((dump(&store.snapshot()), pasts(&store)), before, "seed {seed}");
+        });
+    }
 }
 
 #[test]

@@ -171,7 +171,8 @@ pub(crate) async fn read(
                 let complete = total == count && cursor.0.is_empty();
                 return complete.then_some((header, head)).ok_or_else(|| broken("it has not all its objects"));
             }
-            let change = cursor.change(reading).map_err(|why: Unread| why.at(name, at))?;
+            let record = cursor.record().map_err(broken)?;
+            let change = reading.change(&record).map_err(|why: Unread| why.at(name, at))?;
             let draft = change.next.ok_or_else(|| broken("a delete in a checkpoint"))?;
             if revision > header.revision {
                 return Err(broken("an object newer than the checkpoint"));

@@ -10,6 +10,7 @@ use setpoint_api::Revision;
 use setpoint_api::kind::GroupResource;
 
 use super::directory::{OpenError, damaged};
+use super::needed::Needed;
 use crate::change::{Change, Draft, Expectation};
 use crate::facts::Fields;
 use crate::key::Key;
@@ -129,22 +130,54 @@ impl<'a> GroupReader<'a> {
         })
     }
 
-    /// The commits in order: revision and changes.
+    /// The commits in order: revision and those of its changes that a start needs.
     pub(crate) fn commits(&self, reading: &mut Reading<'_>) -> Result<Vec<(Revision, Vec<Change>)>, Unread> {
+        let mut commits: Vec<(Revision, Vec<Change>)> = Vec::new();
+        self.each(|revision, record| {
+            if commits.last().is_none_or(|(last, _)| *last != revision) {
+                commits.push((revision, Vec::new()));
+            }
+            if let (Some(change), Some((_, changes))) = (reading.needed(&record)?, commits.last_mut()) {
+                changes.push(change);
+            }
+            Ok(())
+        })?;
+        Ok(commits)
+    }
+
+    /// Goes through all changes, with the revision of each.
+    pub(crate) fn each(&self, mut visit: impl FnMut(Revision, Record<'a>) -> Result<(), Unread>) -> Result<(), Unread> {
         let mut at = Cursor(self.payload);
         let mut revision = self.base.get();
-        let mut commits = Vec::new();
         for _ in 0..self.commits {
             let delta = at.varint()?;
             revision = revision.checked_add(delta).filter(|_| delta > 0).ok_or("a revision that does not rise")?;
-            let count = at.varint()?;
-            let mut changes = Vec::new();
-            for _ in 0..count {
-                changes.push(at.change(reading)?);
+            for _ in 0..at.varint()? {
+                visit(Revision::new(revision), at.record()?)?;
             }
-            commits.push((Revision::new(revision), changes));
         }
-        if at.0.is_empty() { Ok(commits) } else { Err(Unread::Broken("bytes behind the last commit of a group")) }
+        if at.0.is_empty() { Ok(()) } else { Err(Unread::Broken("bytes behind the last commit of a group")) }
+    }
+}
+
+/// The groups of a segment, one after the other, each behind the one that it says it follows.
+pub(crate) struct Groups<'a> {
+    pub(crate) bytes: &'a [u8],
+    /// Where the next one begins.
+    pub(crate) at: usize,
+    /// The checksum of the last one.
+    pub(crate) chain: u32,
+}
+
+impl<'a> Iterator for Groups<'a> {
+    type Item = GroupReader<'a>;
+
+    fn next(&mut self) -> Option<GroupReader<'a>> {
+        let rest = self.bytes.get(self.at..).filter(|rest| !rest.is_empty())?;
+        let group = GroupReader::read(rest).filter(|group| group.previous == self.chain)?;
+        self.chain = group.crc;
+        self.at += group.size;
+        Some(group)
     }
 }
 
@@ -164,11 +197,46 @@ pub(crate) struct Reading<'a> {
     names: HashMap<(Box<str>, Box<str>), GroupResource>,
     /// Objects that should have been sealed, and were not.
     pub(crate) unsealed: usize,
+    /// What of a log is read; everything if nothing is said.
+    pub(crate) needed: Needed,
 }
 
 impl<'a> Reading<'a> {
     pub(crate) fn new(fields: &'a dyn Fields, seal: Option<&'a dyn Seal>) -> Reading<'a> {
-        Reading { fields, seal, names: HashMap::new(), unsealed: 0 }
+        Reading { fields, seal, names: HashMap::new(), unsealed: 0, needed: Needed::default() }
+    }
+
+    /// The next change of a log, unless nobody could ever see it.
+    fn needed(&mut self, record: &Record<'_>) -> Result<Option<Change>, Unread> {
+        if self.needed.next() {
+            return self.change(record).map(Some);
+        }
+        self.count(record);
+        Ok(None)
+    }
+
+    /// A change, with what its object is selected by.
+    pub(crate) fn change(&mut self, record: &Record<'_>) -> Result<Change, Unread> {
+        self.count(record);
+        let key = Key::from_path(self.name(record.group, record.resource), Arc::from(record.path));
+        let plain = match record.content {
+            Content::Nothing => None,
+            Content::Plain(json) => Some(json.to_vec()),
+            Content::Sealed(sealed) => Some(self.opened(&key, sealed)?),
+        };
+        let next = match plain {
+            Some(plain) => Some(Draft::stored(&key, plain, self.fields).map_err(|_| "an object that is not one")?),
+            None => None,
+        };
+        Ok(Change { key, expectation: Expectation::Any, next })
+    }
+
+    /// Counts what lies open and should not.
+    fn count(&mut self, record: &Record<'_>) {
+        if let (Content::Plain(_), Some(seal)) = (&record.content, self.seal) {
+            let resource = self.name(record.group, record.resource);
+            self.unsealed += usize::from(seal.covers(&resource));
+        }
     }
 
     fn name(&mut self, group: &str, resource: &str) -> GroupResource {
@@ -283,25 +351,34 @@ impl<'a> Cursor<'a> {
         std::str::from_utf8(self.bytes()?).map_err(|_| "a name that is not UTF-8")
     }
 
-    pub(crate) fn change(&mut self, reading: &mut Reading<'_>) -> Result<Change, Unread> {
+    pub(crate) fn record(&mut self) -> Result<Record<'a>, &'static str> {
         let (&what, rest) = self.0.split_first().ok_or("a change that is cut off")?;
         self.0 = rest;
-        let (group, resource) = (self.text()?, self.text()?);
-        let key = Key::from_path(reading.name(group, resource), Arc::from(self.text()?));
-        let plain = match what {
-            DELETE => None,
-            PUT => {
-                let should_be = reading.seal.is_some_and(|seal| seal.covers(key.resource()));
-                reading.unsealed += usize::from(should_be);
-                Some(self.bytes()?.to_vec())
-            }
-            SEALED => Some(reading.opened(&key, self.bytes()?)?),
-            _ => return Err(Unread::Broken("a change of unknown kind")),
+        let (group, resource, path) = (self.text()?, self.text()?, self.text()?);
+        let content = match what {
+            DELETE => Content::Nothing,
+            PUT => Content::Plain(self.bytes()?),
+            SEALED => Content::Sealed(self.bytes()?),
+            _ => return Err("a change of unknown kind"),
         };
-        let next = match plain {
-            Some(plain) => Some(Draft::read(&key, plain, reading.fields).map_err(|_| "an object that is not one")?),
-            None => None,
-        };
-        Ok(Change { key, expectation: Expectation::Any, next })
+        Ok(Record { group, resource, path, content })
     }
+}
+
+/// A change as it is written.
+pub(crate) struct Record<'a> {
+    pub(crate) group: &'a str,
+    pub(crate) resource: &'a str,
+    pub(crate) path: &'a str,
+    pub(crate) content: Content<'a>,
+}
+
+/// What is written of an object.
+pub(crate) enum Content<'a> {
+    /// It is deleted.
+    Nothing,
+    /// Its JSON.
+    Plain(&'a [u8]),
+    /// Its JSON, sealed.
+    Sealed(&'a [u8]),
 }

@@ -3,7 +3,8 @@
 use setpoint_api::Revision;
 
 use super::directory::{self, Directory, Identity, OpenError, SEGMENT_HEADER, SegmentHeader, damaged};
-use super::record::{GroupReader, Reading, Unread, find_group};
+use super::needed::Outline;
+use super::record::{GroupReader, Groups, Reading, Unread, find_group};
 use super::{Options, checkpoint};
 use crate::disk::{Disk, FileInfo};
 use crate::facts::Fields;
@@ -60,12 +61,22 @@ pub(crate) struct Position {
     pub(crate) log_bytes: u64,
 }
 
-/// Reads everything and checks everything. Changes nothing on the disk.
+/// How much of a log is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// Every version of every object.
+    Everything,
+    /// What can be seen from now on. Checksums are held against all the same.
+    Present,
+}
+
+/// Checks everything, and reads what is asked for. Changes nothing on the disk.
 pub(crate) async fn recover(
     disk: &dyn Disk,
     directory: Directory,
     fields: &dyn Fields,
     options: &Options,
+    scope: Scope,
 ) -> Result<Recovered, OpenError> {
     let mut reading = Reading::new(fields, options.seal.as_deref());
     let Some((first, file)) = directory.checkpoints.last().cloned() else {
@@ -100,11 +111,22 @@ pub(crate) async fn recover(
         return Err(damaged(&directory::segment_name(first), 0, "the segment is missing"));
     }
     let headers = replay.headers(&needed, &mut obsolete).await?;
+    if scope == Scope::Present {
+        let needed = replay.outline(&headers).await?.needed(options.window);
+        needed.floors().for_each(|(resource, floor)| replay.state.forget(resource, *floor));
+        replay.reading.needed = needed;
+    }
     for (index, (header, file)) in headers.iter().enumerate() {
         let next = headers.get(index + 1).map(|(header, _)| header);
         replay.segment(header, file, next).await?;
     }
     Ok(replay.finish(options, obsolete))
+}
+
+/// The groups of a segment. What is behind the end that the next one tells was never durable.
+fn groups<'a>(bytes: &'a [u8], next: Option<&SegmentHeader>, chain: u32) -> Groups<'a> {
+    let end = next.map_or(bytes.len(), |next| bytes.len().min(next.previous_end as usize));
+    Groups { bytes: &bytes[..end], at: SEGMENT_HEADER, chain }
 }
 
 fn count(head: &Head) -> usize {
@@ -148,6 +170,20 @@ impl Replay<'_> {
         Ok(headers)
     }
 
+    /// Which objects changed when, as far as the groups hold together. What comes behind is read whole, to be told what is wrong with it.
+    async fn outline(&self, headers: &[(SegmentHeader, FileInfo)]) -> Result<Outline, OpenError> {
+        let mut outline = Outline::default();
+        for (index, (header, file)) in headers.iter().enumerate() {
+            let next = headers.get(index + 1).map(|(header, _)| header);
+            let bytes = self.disk.read(&file.name, 0, file.length as usize).await?;
+            let mut groups = groups(&bytes, next, header.chain);
+            if groups.any(|group| outline.add(&group).is_err()) || next.is_some_and(|next| next.chain != groups.chain) {
+                break;
+            }
+        }
+        Ok(outline)
+    }
+
     /// A header is durable before the first group is written: without one there is nothing to lose.
     async fn has_no_groups(&self, file: &FileInfo) -> Result<bool, OpenError> {
         let bytes = self.disk.read(&file.name, 0, file.length as usize).await?;
@@ -165,21 +201,19 @@ impl Replay<'_> {
         }
         self.skip_to(header.base).map_err(|why| damaged(&file.name, 0, why))?;
         let bytes = self.disk.read(&file.name, 0, file.length as usize).await?;
-        let end = next.map_or(bytes.len(), |next| bytes.len().min(next.previous_end as usize));
-        let mut at = SEGMENT_HEADER;
+        let mut groups = groups(&bytes, next, self.position.chain);
         self.clean = false;
-        while at < end {
-            let followed = GroupReader::read(&bytes[at..end]).filter(|group| group.previous == self.position.chain);
-            let Some(group) = followed else { break };
+        let mut at = groups.at;
+        while let Some(group) = groups.next() {
             self.group(&group).map_err(|why| why.at(&file.name, at as u64))?;
             self.position.chain = group.crc;
             self.clean = group.clean;
-            at += group.size;
+            at = groups.at;
         }
         if next.is_some_and(|next| next.previous_end != at as u64) {
             return Err(damaged(&file.name, at as u64, "a group that was durable does not hold"));
         }
-        if next.is_none() && bytes[at.min(end)..].iter().any(|byte| *byte != 0) {
+        if next.is_none() && bytes[at..].iter().any(|byte| *byte != 0) {
             self.torn_tail(&bytes, at, file)?;
         }
         self.position.sequence = header.sequence + 1;
@@ -216,6 +250,7 @@ impl Replay<'_> {
             for change in changes {
                 events.push(self.head.apply(revision, change));
             }
+            self.head.revision = revision;
         }
         // Nobody watches yet.
         let _ = self.state.publish(Group { head: self.head.clone(), events });
