@@ -363,6 +363,21 @@ pub fn condition_reason(value: &str) -> Complaints {
     )]
 }
 
+/// What is wrong with a domain and a path within it, such as `acme.io/foo`: each part that is wrong, with the reason.
+pub fn domain_prefixed_path(value: &str) -> Vec<(&str, String)> {
+    match value.split_once('/') {
+        Some((host, path)) if !host.is_empty() && !path.is_empty() => {
+            let mut wrong: Vec<_> = dns1123_subdomain(host).into_iter().map(|complaint| (host, complaint)).collect();
+            let good = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&byte);
+            if !is_made_of(path, good) {
+                wrong.push((path, regex_error("Invalid path", HTTP_PATH, &[])));
+            }
+            wrong
+        }
+        _ => vec![(value, "must be a domain-prefixed path (such as \"acme.io/foo\")".to_owned())],
+    }
+}
+
 /// A whole number as people write it: no sign but `-`, no leading zeros.
 pub fn decimal_integer(value: &str) -> Complaints {
     if value.is_empty() {
@@ -385,6 +400,8 @@ pub fn regex_error(message: &str, regex: &str, examples: &[&str]) -> String {
 const EMPTY: &str = "must be non-empty";
 const DECIMAL_INTEGER: &str = "must be a valid decimal integer in canonical form";
 const DNS1123_LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
+/// What a path may be made of, as upstream shows it.
+const HTTP_PATH: &str = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+";
 const LABEL_NAME: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
 
 fn dns1123_subdomain_regex() -> String {

@@ -18,7 +18,7 @@ use setpoint_store::{Mark, Snapshot, Store, WatchError};
 use tokio::sync::watch;
 
 pub(crate) use asked::{Asked, Narrowed, What};
-pub(crate) use impersonation::impersonated;
+pub(crate) use impersonation::{Acting, impersonated};
 pub(crate) use policies::{Outcome, Policies};
 pub(crate) use rule::{Rule, uncovered};
 

@@ -315,7 +315,7 @@ impl Inner {
             }
         };
         record.iter_mut().for_each(Record::received);
-        match fresh.and_then(|()| self.caller(&parts, user, record)) {
+        match fresh.and_then(|()| self.caller(&parts, &target, user, record)) {
             Err(status) => answer::status(&status),
             Ok(mut caller) => {
                 let response = self.answer(registry, &parts, target, &mut caller, body).await;
@@ -367,15 +367,16 @@ impl Inner {
     fn caller(
         &self,
         parts: &http::request::Parts,
+        target: &Target<'_>,
         user: Arc<User>,
         record: &mut Option<Record>,
     ) -> Result<Caller, Box<Status>> {
         let internal = parts.extensions.get::<InProcess>().is_some() && !self.has_roles.load(Ordering::Relaxed);
         let noted = record.as_ref().map(Record::notes).unwrap_or_default();
-        Ok(match authorization::impersonated(self, &user, &parts.headers)? {
-            Some(other) => {
-                record.iter_mut().for_each(|record| record.acts_as(&other));
-                Caller { user: Arc::new(other), internal: false, noted }
+        Ok(match authorization::impersonated(self, &user, parts, target)? {
+            Some(acting) => {
+                record.iter_mut().for_each(|record| record.acts_as(&acting));
+                Caller { user: Arc::new(acting.user), internal: false, noted }
             }
             None => Caller { user, internal, noted },
         })

@@ -24,8 +24,8 @@ pub(crate) const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-
 
 /// The name of those who say nothing about themselves.
 pub(crate) const ANONYMOUS: &str = "system:anonymous";
-const AUTHENTICATED: &str = "system:authenticated";
-const UNAUTHENTICATED: &str = "system:unauthenticated";
+pub(crate) const AUTHENTICATED: &str = "system:authenticated";
+pub(crate) const UNAUTHENTICATED: &str = "system:unauthenticated";
 
 impl User {
     /// Someone who says nothing about themselves.

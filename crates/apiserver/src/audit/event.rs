@@ -27,6 +27,8 @@ pub(super) struct Event {
     pub(super) user: User,
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "some_user")]
     pub(super) impersonated_user: Option<User>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) authentication_metadata: Option<AuthenticationMetadata>,
     #[serde(rename = "sourceIPs", skip_serializing_if = "Vec::is_empty")]
     pub(super) source_ips: Vec<String>,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -43,6 +45,13 @@ pub(super) struct Event {
     pub(super) stage_timestamp: String,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) annotations: BTreeMap<String, String>,
+}
+
+/// How it came that a request is for somebody else.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct AuthenticationMetadata {
+    pub(super) impersonation_constraint: &'static str,
 }
 
 /// The object that a request is about.

@@ -11,10 +11,10 @@ use http_body_util::BodyExt;
 use setpoint_api::Status;
 use setpoint_api::time::Timestamp;
 
-use super::event::{Event, Outcome, Reference};
+use super::event::{AuthenticationMetadata, Event, Outcome, Reference};
 use super::policy::Decision;
 use super::{Audit, Level, Log, Noted, Stage};
-use crate::authorization::{Asked, Narrowed, What};
+use crate::authorization::{Acting, Asked, Narrowed, What};
 use crate::body::Body;
 use crate::clock::{Chance, Clock};
 use crate::path::Target;
@@ -85,6 +85,7 @@ impl Record {
             request_uri: without_tokens(&parts.uri),
             verb: asked.verb.to_owned(),
             user: user.cloned().unwrap_or_default(),
+            authentication_metadata: None,
             impersonated_user: None,
             source_ips: source_addresses(parts),
             user_agent: user_agent(&parts.headers),
@@ -113,8 +114,10 @@ impl Record {
     }
 
     /// It is for somebody else.
-    pub(crate) fn acts_as(&mut self, user: &User) {
-        self.event.impersonated_user = Some(user.clone());
+    pub(crate) fn acts_as(&mut self, acting: &Acting) {
+        self.event.impersonated_user = Some(acting.user.clone());
+        self.event.authentication_metadata =
+            acting.constraint.map(|constraint| AuthenticationMetadata { impersonation_constraint: constraint });
     }
 
     /// Takes what the handlers have noted.

@@ -141,7 +141,14 @@ async fn both_the_one_who_asks_and_the_one_asked_for_are_named() {
     let event = &events(&log)[1];
     assert_eq!(event["user"]["username"], "admin");
     assert_eq!(event["impersonatedUser"], json!({"username": "alice", "groups": ["system:authenticated"]}));
+    assert_eq!(event["authenticationMetadata"], json!({"impersonationConstraint": "impersonate:user-info"}));
     assert_eq!(event["responseStatus"]["code"], 403);
+    // Such groups are only for the old verb, of which nothing is told.
+    let request = Request::get(MAPS).header("impersonate-user", "alice").header("impersonate-group", "system:masters");
+    server.ask(request.body(full("")).unwrap()).await;
+    let event = &events(&log)[1];
+    assert_eq!(event["impersonatedUser"]["groups"], json!(["system:masters", "system:authenticated"]));
+    assert_eq!(event.get("authenticationMetadata"), None);
 }
 
 #[tokio::test]

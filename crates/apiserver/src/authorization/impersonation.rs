@@ -1,23 +1,59 @@
 //! Acting for someone else: `Impersonate-User` and its relatives, for those who may.
+//!
+//! There are two ways to be allowed it. The old one is the verb `impersonate`: who has it may do as somebody else whatever they may.
+//! Constrained impersonation asks for two rights: to be that somebody (`impersonate:MODE`), and to do as somebody else what the request
+//! does (`impersonate-on:MODE:VERB`). Modes are tried from the narrowest to the old one; the first that lets the request through counts,
+//! and if none does, the first refusal is the answer.
+//!
+//! Upstream remembers which mode let somebody through last and tries it first, and keeps what was allowed for ten seconds. Nothing is
+//! kept here: rights are read from memory, so it would save nothing, and a right that is taken away is gone at once.
+
+mod mode;
+mod parts;
 
 use std::collections::BTreeMap;
 
 use http::HeaderMap;
-use setpoint_api::{Status, quote::quote};
+use http::request::Parts;
+use setpoint_api::{Status, percent, quote::quote};
 
-use super::{Asked, What};
-use crate::server::Inner;
+use super::{Asked, Narrowed};
+use crate::path::{ResourcePath, Target};
+use crate::query::Query;
+use crate::server::{Inner, decoded};
 use crate::user::User;
+use mode::Mode;
 
 const EXTRA: &str = "impersonate-extra-";
-const AUTHENTICATION: &str = "authentication.k8s.io";
+
+/// Somebody for whom a request acts.
+#[derive(Debug)]
+pub(crate) struct Acting {
+    pub(crate) user: User,
+    /// The verb that allowed it, where it was one of constrained impersonation.
+    pub(crate) constraint: Option<&'static str>,
+}
+
+/// A request to act as somebody.
+struct Wish<'a> {
+    server: &'a Inner,
+    requestor: &'a User,
+    wanted: &'a User,
+    /// What is to be done as somebody else.
+    asked: Asked<'a>,
+}
 
 /// Whom a request is to be taken for, if its headers say so and its user may. None if they say nothing.
-pub(crate) fn impersonated(server: &Inner, user: &User, headers: &HeaderMap) -> Result<Option<User>, Box<Status>> {
-    if !headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
+pub(crate) fn impersonated(
+    server: &Inner,
+    user: &User,
+    parts: &Parts,
+    target: &Target<'_>,
+) -> Result<Option<Acting>, Box<Status>> {
+    if !parts.headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
         return Ok(None);
     }
-    let wanted = asked_for(headers);
+    let wanted = asked_for(&parts.headers);
     if wanted.name.is_empty() {
         if wanted == User::default() {
             return Ok(None);
@@ -25,29 +61,41 @@ pub(crate) fn impersonated(server: &Inner, user: &User, headers: &HeaderMap) -> 
         let message = format!("requested {} without impersonating a user name", shown(&wanted));
         return Err(Box::new(Status::bad_request(message)));
     }
-    let account = account_of(&wanted.name);
-    let check = |group: &str, resource: &str, subresource: &str, namespace: &str, name: &str| {
-        let what = What::Resource { group, resource, subresource, namespace, name };
-        server.access.check(&server.store, user, &Asked::new("impersonate", what))
-    };
-    match account {
-        Some((namespace, name)) => check("", "serviceaccounts", "", namespace, name)?,
-        None => check("", "users", "", "", &wanted.name)?,
-    }
-    wanted.groups.iter().try_for_each(|group| check("", "groups", "", "", group))?;
-    for (key, values) in &wanted.extra {
-        values.iter().try_for_each(|value| check(AUTHENTICATION, "userextras", key, "", value))?;
-    }
-    if !wanted.uid.is_empty() {
-        check(AUTHENTICATION, "uids", "", "", &wanted.uid)?;
-    }
-    let groups = match (account, wanted.groups.is_empty()) {
-        (Some((namespace, _)), true) => {
-            vec!["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")]
+    let query = Query::parse(parts.uri.query().unwrap_or(""));
+    match target {
+        Target::Other(_) => {
+            let verb = parts.method.as_str().to_ascii_lowercase();
+            let asked = Asked::of_path(&verb, parts.uri.path());
+            Wish { server, requestor: user, wanted: &wanted, asked }.granted().map(Some)
         }
-        _ => wanted.groups.clone(),
-    };
-    Ok(Some(User { groups, ..wanted }.settled()))
+        Target::Resource(path) => {
+            let name = path.name.map(decoded).transpose()?;
+            let namespace = path.namespace.map(decoded).transpose()?;
+            let path = ResourcePath { name: name.as_deref(), namespace: namespace.as_deref(), ..path.clone() };
+            let narrowed = Narrowed::of(&path, &query);
+            let asked = Asked::of_resource(&parts.method, &path, &query, &narrowed);
+            Wish { server, requestor: user, wanted: &wanted, asked }.granted().map(Some)
+        }
+    }
+}
+
+impl Wish<'_> {
+    /// Somebody else, by the first mode that allows it.
+    fn granted(&self) -> Result<Acting, Box<Status>> {
+        let mut first = None;
+        for mode in Mode::ALL {
+            match mode.check(self) {
+                None => {}
+                Some(Ok(acting)) => return Ok(acting),
+                Some(Err(refused)) => first = first.or(Some(refused)),
+            }
+        }
+        Err(first.expect("the old mode has an answer for everybody"))
+    }
+
+    fn check(&self, asked: &Asked<'_>) -> Result<(), Box<Status>> {
+        self.server.access.check(&self.server.store, self.requestor, asked)
+    }
 }
 
 fn asked_for(headers: &HeaderMap) -> User {
@@ -56,25 +104,25 @@ fn asked_for(headers: &HeaderMap) -> User {
         values.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()).collect()
     };
     let first = |name: &str| texts(name).into_iter().next().unwrap_or_default();
-    let mut extra = BTreeMap::new();
+    let mut extra: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for name in headers.keys() {
         if let Some(key) = name.as_str().strip_prefix(EXTRA) {
-            extra.insert(unescaped(key), texts(name.as_str()));
+            extra.entry(unescaped(key)).or_default().extend(texts(name.as_str()));
         }
     }
     User { name: first("impersonate-user"), groups: texts("impersonate-group"), uid: first("impersonate-uid"), extra }
 }
 
-/// Keys may hold letters that headers can't: as in URLs.
+/// Keys may hold letters that headers can't: as in URLs. One with a wrong escape stands as it is.
 fn unescaped(key: &str) -> String {
-    let escaped = key.replace('+', "%2B");
-    form_urlencoded::parse(format!("{escaped}=").as_bytes()).next().map_or(key.to_owned(), |(key, _)| key.into_owned())
-}
-
-/// The namespace and name of a service account, from its name as a user.
-fn account_of(user: &str) -> Option<(&str, &str)> {
-    let (namespace, name) = user.strip_prefix("system:serviceaccount:")?.split_once(':')?;
-    (!namespace.is_empty() && !name.is_empty() && !name.contains(':')).then_some((namespace, name))
+    let is_escape = |rest: &str| {
+        let digits = rest.as_bytes().get(..2);
+        digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+    };
+    if !key.split('%').skip(1).all(is_escape) {
+        return key.to_owned();
+    }
+    String::from_utf8_lossy(&percent::decoded(key)).into_owned()
 }
 
 /// A user as Go shows it.
@@ -93,3 +141,6 @@ fn shown(user: &User) -> String {
     let (name, uid, groups) = (quote(&user.name), quote(&user.uid), list(&user.groups));
     format!("&user.DefaultInfo{{Name:{name}, UID:{uid}, Groups:{groups}, Extra:{extra}}}")
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,8 +14,8 @@ use super::{Asked, Rule, What};
 use crate::objects;
 use crate::user::User;
 
-const GROUP: &str = "system:nodes";
-const PREFIX: &str = "system:node:";
+pub(super) const GROUP: &str = "system:nodes";
+pub(super) const PREFIX: &str = "system:node:";
 const LEASES: &str = "kube-node-lease";
 /// A pod that only mirrors one that its node runs by itself: who could make it would choose what to read.
 pub(crate) const MIRROR: &str = "kubernetes.io/config.mirror";
