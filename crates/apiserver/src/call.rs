@@ -9,6 +9,7 @@ use setpoint_schema::{Context, Emptied, Kind};
 use setpoint_store::{CommitError, Committed, Selection, Transaction};
 
 use crate::audit::Noted;
+use crate::conversion::Memo;
 use crate::fence::Fence;
 use crate::query::{ListOptions, Query};
 use crate::registry::Served;
@@ -39,6 +40,8 @@ pub(crate) struct Call<'a> {
     pub(crate) audit_annotations: Vec<(String, String)>,
     /// What else the audit log is told.
     pub(crate) noted: Noted,
+    /// What became of the object in other versions, of a kind that a webhook converts.
+    pub(crate) memo: Option<Arc<Memo>>,
 }
 
 /// The server itself, when it is the one who writes.
@@ -84,6 +87,7 @@ impl<'a> Call<'a> {
             emptied: Vec::new(),
             audit_annotations: Vec::new(),
             noted: Noted::default(),
+            memo: served.converter().map(|_| Arc::default()),
         }
     }
 

@@ -19,6 +19,7 @@ mod compression;
 mod conditions;
 mod content;
 mod continuation;
+mod conversion;
 mod definitions;
 mod discovery;
 mod event_expiry;
@@ -61,6 +62,7 @@ mod testing;
 pub mod tokens;
 pub mod user;
 mod verbs;
+mod webhook_client;
 mod yaml_out;
 
 pub use admission::{Plugin, UnknownPlugin};

@@ -69,6 +69,7 @@ pub(crate) async fn answer(
         emptied: Vec::new(),
         audit_annotations: Vec::new(),
         noted: Noted::default(),
+        memo: None,
     };
     let figures = Figures::take(server);
     match name {

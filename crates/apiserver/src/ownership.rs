@@ -2,9 +2,11 @@
 
 use http::header::USER_AGENT;
 use serde_json::Value;
+use setpoint_schema::Edit;
 use setpoint_schema::managed::{OneVersion, Versions, Write};
 
 use crate::call::Call;
+use crate::conversion::{self, Tracked};
 use crate::query::{FIELD_MANAGER_BYTES_MAX, WriteOptions};
 
 /// Who writes, and when.
@@ -12,6 +14,8 @@ pub(crate) struct Author {
     manager: String,
     time: String,
     api_version: String,
+    /// The versions of a kind that a webhook converts.
+    tracked: Option<Tracked>,
 }
 
 impl Author {
@@ -20,7 +24,8 @@ impl Author {
             "" => program(call),
             named => named.to_owned(),
         };
-        Author { manager, time: call.server.clock.timestamp(), api_version: call.kind().api_version() }
+        let (time, api_version) = (call.server.clock.timestamp(), call.kind().api_version());
+        Author { manager, time, api_version, tracked: Tracked::of(call) }
     }
 
     pub(crate) fn write<'a>(&'a self, call: &Call<'a>) -> Write<'a> {
@@ -34,13 +39,33 @@ impl Author {
             manager: &self.manager,
             time: &self.time,
             reset_fields: kind.behaviour.reset_fields(subresource),
-            versions: call.served.custom.as_ref().map_or(&OneVersion as &dyn Versions, |custom| custom),
+            versions: match (&self.tracked, &call.served.custom) {
+                (Some(tracked), _) => tracked,
+                (None, Some(custom)) => custom as &dyn Versions,
+                (None, None) => &OneVersion,
+            },
         }
     }
 }
 
-/// Marks what a write other than apply sets.
-pub(crate) fn update(call: &Call<'_>, options: &WriteOptions, live: Option<&Value>, new: &mut Value) {
+/// Marks what a write other than apply sets. What can't be tracked, because it can't be converted, is nobody's.
+pub(crate) async fn update(call: &Call<'_>, options: &WriteOptions, live: Option<&Value>, new: &mut Value) {
+    if call.memo.is_none() {
+        return mark(call, options, live, new);
+    }
+    loop {
+        let mut marked = new.clone();
+        mark(call, options, live, &mut marked);
+        match conversion::make_missing(call).await {
+            Ok(true) => {}
+            Ok(false) => return *new = marked,
+            Err(_) => return drop(new.ensure("metadata").remove("managedFields")),
+        }
+    }
+}
+
+/// The same for what nobody has to be asked about.
+pub(crate) fn mark(call: &Call<'_>, options: &WriteOptions, live: Option<&Value>, new: &mut Value) {
     let author = Author::of(call, options);
     // A list that was given empty and is printed all the same is a value of its own here, though it is stored as null.
     let shown: Vec<_> = call.emptied.iter().filter(|one| one.is_printed(new)).collect();

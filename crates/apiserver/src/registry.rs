@@ -13,6 +13,7 @@ use setpoint_schema::selectable::readable;
 use setpoint_schema::{Edit, Kind, TypeRef, builtin};
 use setpoint_store::{FieldNames, Fields, Object};
 
+use crate::conversion::Converter;
 use crate::definitions::Definition;
 
 pub(crate) use kinds::{DEFINITIONS, Following, Kinds};
@@ -50,6 +51,8 @@ pub(crate) struct Custom {
     schema_since: setpoint_api::Revision,
     /// All served versions.
     versions: Arc<[Arc<Kind>]>,
+    /// Who turns versions into each other, where they differ in more than their name.
+    converter: Option<Arc<Converter>>,
 }
 
 impl Custom {
@@ -106,9 +109,15 @@ impl Served {
             storage: format!("{}/{}", definition.group, definition.storage_version),
             schema_since: definition.schema_since,
             versions: Arc::clone(versions),
+            converter: definition.converter.clone(),
         };
         let (stored, kind) = (resource.clone(), Arc::clone(kind));
         Served { kind, resource, stored, stored_as: None, list_skips: 1, fields, custom: Some(custom) }
+    }
+
+    /// The webhook that turns versions of its objects into each other.
+    pub(crate) fn converter(&self) -> Option<&Arc<Converter>> {
+        self.custom.as_ref()?.converter.as_ref()
     }
 
     /// Whether its objects are stored in another form than they are shown in.

@@ -540,6 +540,7 @@ impl Inner {
             emptied: Vec::new(),
             audit_annotations: Vec::new(),
             noted: std::mem::take(&mut caller.noted),
+            memo: served.converter().map(|_| Arc::default()),
         };
         if let Some(deprecation) = served.kind.behaviour.deprecation() {
             call.noted.annotate("k8s.io/deprecated", "true");

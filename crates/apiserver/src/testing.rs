@@ -45,8 +45,13 @@ impl Server {
     /// One that keeps definitions of custom kinds in order, and so writes by itself.
     pub(crate) async fn tended() -> Server {
         let mut server = Server::start().await;
-        server.tending.spawn(server.api.tend());
+        server.tend();
         server
+    }
+
+    /// Keeps definitions in order from now on.
+    pub(crate) fn tend(&mut self) {
+        self.tending.spawn(self.api.tend());
     }
 
     /// Sends a request as the administrator; an absent body is `null`.

@@ -24,7 +24,7 @@ use crate::body::Body;
 use crate::call::Call;
 use crate::representation::{self, Form, Include, Media, Representation};
 use crate::server::unknown_resource;
-use crate::{health, objects};
+use crate::{conversion, health};
 
 pub(crate) use create::{check_namespace_lives, insert};
 pub(crate) use custom::check_lives;
@@ -60,7 +60,7 @@ pub(crate) async fn run(call: &mut Call<'_>, method: &Method, body: Body) -> Ans
         check_form(call, verb == "list")?;
     }
     match verb {
-        "get" => get::run(call),
+        "get" => get::run(call).await,
         "list" => list::run(call).await,
         "create" => create::run(call, body).await,
         "update" => update::run(call, body).await,
@@ -151,14 +151,14 @@ pub(crate) fn as_given(
 }
 
 /// Answers with one stored object in the form that was asked for.
-pub(crate) fn show(call: &Call<'_>, code: StatusCode, object: &Arc<Object>) -> Answer {
+pub(crate) async fn show(call: &Call<'_>, code: StatusCode, object: &Arc<Object>) -> Answer {
     let representation = Representation::of(call.headers, &call.query, false)?;
     let as_stored =
         representation.media == Media::Json && !representation.pretty && call.served.shows_as_stored(object);
     if representation.form == Form::Object && as_stored {
         return Ok(answer::json(code, object.bytes()));
     }
-    show_value(call, code, objects::shown(call.served, object))
+    show_value(call, code, conversion::shown(call, object).await?)
 }
 
 /// Answers with one object in the form that was asked for.

@@ -5,6 +5,7 @@
 use std::borrow::Cow;
 
 use serde_json::{Map, Value};
+use setpoint_api::FieldError;
 
 use crate::columns::{self, Column};
 use crate::decode::{self, DecodeError, Decoded};
@@ -220,6 +221,14 @@ pub trait Behaviour: Send + Sync + std::fmt::Debug {
     /// Brings an object that is kept in [`stored_version`](Self::stored_version) into this version, on every read. Custom
     /// kinds need it even if that is this version, because their schema may have changed since.
     fn read_stored(&self, _object: &mut Value) {}
+
+    /// Brings a stored object into the form of the version that it says it is of, as far as the definition still has that one.
+    fn read_own(&self, _object: &mut Value) {}
+
+    /// Brings what a webhook has made of an object into the form of the version that it says it is of.
+    fn fit_converted(&self, _object: &mut Value) -> Result<(), FieldError> {
+        Ok(())
+    }
 
     /// Where the scale subresource finds its numbers.
     fn scale(&self) -> Option<ScalePaths> {

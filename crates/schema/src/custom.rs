@@ -53,12 +53,36 @@ pub fn kinds(crd: &Value) -> Result<Vec<Kind>, String> {
     let mut builder = builder::Builder::default();
     let stored = (storage.text("name"), builder.root(&storage["schema"]["openAPIV3Schema"])?);
     let mut roots = Vec::with_capacity(versions.len());
-    for version in versions.iter().filter(|version| version.flag("served")) {
-        roots.push((version, builder.root(&version["schema"]["openAPIV3Schema"])?));
+    let mut all = Vec::with_capacity(versions.len());
+    for version in versions {
+        let root = builder.root(&version["schema"]["openAPIV3Schema"]);
+        if version.flag("served") {
+            roots.push((version, root.clone()?));
+        }
+        // One that isn't served is only looked at where objects are still kept in it.
+        all.extend(root.ok().map(|root| (Box::from(version.text("name")), root)));
     }
     let tree = Arc::new(builder.finish());
+    let all = Arc::new(Versions { stored: stored.1, stored_version: stored.0.to_owned(), all });
     roots.sort_by(|(a, _), (b, _)| version::compare(b.text("name"), a.text("name")));
-    Ok(roots.into_iter().map(|(version, root)| kind(crd, version, stored, &tree, root)).collect())
+    Ok(roots.into_iter().map(|(version, root)| kind(crd, version, &all, &tree, root)).collect())
+}
+
+/// The schemas of all versions of a definition, served or not.
+#[derive(Debug)]
+struct Versions {
+    /// The one in which objects are kept.
+    stored: TypeId,
+    stored_version: String,
+    all: Vec<(Box<str>, TypeId)>,
+}
+
+impl Versions {
+    /// The schema of the version that an object says it is of; of the one that is stored, if there is none.
+    fn root_of(&self, object: &Value) -> TypeId {
+        let version = object.text("apiVersion").rsplit('/').next().unwrap_or("");
+        self.all.iter().find(|(name, _)| **name == *version).map_or(self.stored, |(_, root)| *root)
+    }
 }
 
 /// What is wrong with a value under a part of a schema; fields are named from `field` on. Rules in CEL are not asked.
@@ -69,7 +93,7 @@ pub(crate) fn violations(value: &Value, schema: &Value, field: &str) -> Vec<Fiel
     tree.place(id).map_or_else(Vec::new, |place| check::check(value, part::Part::Place(place), None, field))
 }
 
-fn kind(crd: &Value, version: &Value, stored: (&str, TypeId), tree: &Arc<tree::Tree>, root: TypeId) -> Kind {
+fn kind(crd: &Value, version: &Value, versions: &Arc<Versions>, tree: &Arc<tree::Tree>, root: TypeId) -> Kind {
     let spec = &crd["spec"];
     let accepted = crd.find(&["status", "acceptedNames"]).filter(|names| !names.text("plural").is_empty());
     let names = accepted.unwrap_or(&spec["names"]);
@@ -90,7 +114,7 @@ fn kind(crd: &Value, version: &Value, stored: (&str, TypeId), tree: &Arc<tree::T
         subresources: subresources(spec, names, version, root),
         types: Types::Own(Arc::clone(&tree.schema)),
         root,
-        behaviour: Arc::new(Custom::new(crd, version, stored, Arc::clone(tree), root)),
+        behaviour: Arc::new(Custom::new(crd, version, Arc::clone(versions), Arc::clone(tree), root)),
     }
 }
 

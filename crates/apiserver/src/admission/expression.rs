@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde_json::Value as Json;
+use setpoint_api::Status;
 use setpoint_schema::builtin::admissionregistration::Scope;
 use setpoint_schema::cel::{
     self, Asked, Authorizer, Bindings, Budget, Decision, EvalError, Program, Resource, Target, Value,
@@ -169,26 +170,23 @@ pub(super) struct Inputs {
 
 impl Seen {
     /// With the objects in one of their versions.
-    pub(super) fn new(
+    pub(super) async fn new(
         request: &Request<'_>,
         served: &Served,
         object: Option<&Json>,
         old: Option<&Json>,
         namespace: &Json,
-    ) -> Arc<Seen> {
-        let shown = |object: Option<&Json>| match object {
-            Some(object) => request.converted(object, request.served, served),
-            None => Json::Null,
-        };
+    ) -> Result<Arc<Seen>, Box<Status>> {
+        let (object, old) = (shown(request, served, object).await?, shown(request, served, old).await?);
         let rights = Rights {
             access: Arc::clone(&request.server.access),
             store: request.server.store.clone(),
             user: request.user.clone(),
         };
         let kind = &request.served.kind;
-        Arc::new(Seen {
-            object: shown(object),
-            old: shown(old),
+        Ok(Arc::new(Seen {
+            object,
+            old,
             request: Json::Object(request.to_value(served)),
             namespace: namespace.clone(),
             authorizer: Arc::new(rights),
@@ -199,7 +197,15 @@ impl Seen {
                 namespace: request.namespace.clone(),
                 name: request.name.clone(),
             },
-        })
+        }))
+    }
+}
+
+/// An object in a version of its kind.
+async fn shown(request: &Request<'_>, served: &Served, object: Option<&Json>) -> Result<Json, Box<Status>> {
+    match object {
+        Some(object) => request.converted(object, request.served, served).await,
+        None => Ok(Json::Null),
     }
 }
 

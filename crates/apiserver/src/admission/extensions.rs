@@ -186,7 +186,7 @@ impl Plugins {
         notes: &mut Notes,
     ) -> Result<(), Box<Status>> {
         if !request.is_exempt_from_policies() {
-            policy::mutate(&self.mutating_policies, request, object.as_deref_mut(), old, rounds)?;
+            policy::mutate(&self.mutating_policies, request, object.as_deref_mut(), old, rounds).await?;
         }
         if request.is_exempt_from_hooks() {
             return Ok(());
@@ -203,7 +203,7 @@ impl Plugins {
         notes: &mut Notes,
     ) -> Result<(), Box<Status>> {
         if !request.is_exempt_from_policies() {
-            policy::validate(&self.validating_policies, request, object, old, notes)?;
+            policy::validate(&self.validating_policies, request, object, old, notes).await?;
         }
         if request.is_exempt_from_hooks() {
             return Ok(());

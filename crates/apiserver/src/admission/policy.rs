@@ -137,7 +137,7 @@ struct Misconfigured<'p> {
 type Selected<'p, P> = (Vec<Invocation<'p, P>>, Vec<Misconfigured<'p>>);
 
 /// The policies that mean a request, in order, and those that should but can't.
-fn select<'p, P: AsRef<Common>>(
+async fn select<'p, P: AsRef<Common>>(
     policies: &'p [Bound<P>],
     request: &Request<'_>,
     object: Option<&Value>,
@@ -162,7 +162,7 @@ fn select<'p, P: AsRef<Common>>(
         for binding in bindings {
             let found = match binding.is_about(request, object, old) {
                 Ok(false) => continue,
-                Ok(true) => params::collect(common.params.as_ref(), binding.params.as_ref(), request),
+                Ok(true) => params::collect(common.params.as_ref(), binding.params.as_ref(), request).await,
                 Err(status) => Err(status.message),
             };
             match found {

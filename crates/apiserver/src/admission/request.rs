@@ -12,6 +12,7 @@ use crate::objects;
 use crate::registry::Served;
 use crate::server::Inner;
 use crate::user::User;
+use crate::webhook_client::Surroundings;
 
 /// What is done to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,11 +135,14 @@ impl<'a> Request<'a> {
     }
 
     /// An object as another version has it.
-    pub(super) fn converted(&self, object: &Value, from: &Served, to: &Served) -> Value {
+    pub(super) async fn converted(&self, object: &Value, from: &Served, to: &Served) -> Result<Value, Box<Status>> {
         if Arc::ptr_eq(&from.kind, &to.kind) || self.kind.kind != *self.served.kind.kind {
-            return object.clone();
+            return Ok(object.clone());
         }
-        to.show_stored(from.to_stored(object.clone()))
+        let Some(converter) = to.converter() else { return Ok(to.show_stored(from.to_stored(object.clone()))) };
+        let around = Surroundings { store: &self.server.store, chance: &self.server.chance };
+        let converted = converter.converted(around, &to.kind, object, &to.kind.api_version()).await;
+        converted.map_err(|broken| Box::new(Status::internal_error(broken)))
     }
 
     /// A document read and defaulted as an object of the request.

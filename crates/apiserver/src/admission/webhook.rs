@@ -1,8 +1,6 @@
 //! Webhooks: servers elsewhere that change objects or refuse them.
 
-mod client;
 mod review;
-mod service;
 #[cfg(test)]
 mod tests;
 
@@ -19,7 +17,6 @@ use setpoint_schema::builtin::admissionregistration::Scope;
 use setpoint_schema::json::Json;
 use setpoint_schema::patch::{JsonPatch, Strictness};
 
-use self::client::{Client, Trouble};
 use self::review::{Sort, Verdict};
 use super::expression::{Conditions, Evaluation, Inputs, Met, Seen};
 use super::matching::Criteria;
@@ -28,6 +25,7 @@ use super::pod_resources::items;
 use super::reinvocation::Reinvocation;
 use super::request::Request;
 use crate::registry::Served;
+use crate::webhook_client::{Client, Surroundings, Trouble};
 
 const MUTATION: &str = "mutation.webhook.admission.k8s.io/";
 const PATCH: &str = "patch.webhook.admission.k8s.io/";
@@ -80,7 +78,7 @@ impl Hook {
     }
 
     /// The version in which the webhook wants to see the object, if it wants to.
-    fn matched(
+    async fn matched(
         &self,
         request: &Request<'_>,
         object: Option<&Value>,
@@ -90,7 +88,7 @@ impl Hook {
         if self.conditions.is_empty() {
             return Ok(Some(served));
         }
-        let seen = Seen::new(request, &served, object, old, &Value::Null);
+        let seen = Seen::new(request, &served, object, old, &Value::Null).await?;
         let inputs = Inputs { seen, params: Value::Null };
         let met = self.conditions.judge(&mut Evaluation::new(&inputs, &[]));
         match met {
@@ -120,12 +118,18 @@ impl Hook {
         let uid = request.server.chance.uid();
         let mut told = request.to_value(served);
         told.insert("uid".into(), json!(uid));
-        let shown = |object: Option<&Value>| object.map(|object| request.converted(object, request.served, served));
-        told.insert("object".into(), shown(object).unwrap_or_default());
-        told.insert("oldObject".into(), shown(old).unwrap_or_default());
+        for (field, object) in [("object", object), ("oldObject", old)] {
+            let shown = match object {
+                Some(object) => request.converted(object, request.served, served).await.map_err(Failure::Refused)?,
+                None => Value::Null,
+            };
+            told.insert(field.into(), shown);
+        }
         let document = review::document(version, Value::Object(told));
         let body = serde_json::to_vec(&document).expect("a value is always encodable");
-        let answer = self.client.post(request.server, Bytes::from(body), self.timeout).await;
+        let around = Surroundings { store: &request.server.store, chance: &request.server.chance };
+        let query = format!("?timeout={}s", self.timeout.as_secs());
+        let answer = self.client.post(around, &query, Bytes::from(body), self.timeout).await;
         let answer = answer.map_err(|trouble| Failure::Unreachable(trouble.within("failed to call webhook")))?;
         let quoting = |why: String, kept: &'static str| Failure::Unreachable(Trouble::quoting(why, kept.to_owned()));
         let answer = setpoint_schema::json::parse(&answer)
@@ -158,7 +162,7 @@ pub(super) async fn mutate(
     notes: &mut Notes,
 ) -> Result<(), Box<Status>> {
     for (index, hook) in hooks.iter().enumerate() {
-        let Some(served) = hook.matched(request, object.as_deref(), old)? else { continue };
+        let Some(served) = hook.matched(request, object.as_deref(), old).await? else { continue };
         // One that was not asked the first time isn't asked now.
         if !rounds.hooks.asks(&hook.id) {
             continue;
@@ -166,7 +170,7 @@ pub(super) async fn mutate(
         let place = format!("round_{}_index_{index}", rounds.hooks.number());
         let outcome = hook.ask(Sort::Mutating, request, &served, object.as_deref(), old).await;
         let changed = match outcome {
-            Ok(verdict) => settle(hook, request, &served, object.as_deref_mut(), verdict, &place, notes)?,
+            Ok(verdict) => settle(hook, request, &served, object.as_deref_mut(), verdict, &place, notes).await?,
             Err(Failure::Refused(status)) => return Err(status),
             Err(Failure::Unreachable(trouble)) => Settled::Failed(trouble),
         };
@@ -208,7 +212,7 @@ enum Settled {
 }
 
 /// Does what a webhook said.
-fn settle(
+async fn settle(
     hook: &Hook,
     request: &Request<'_>,
     served: &Served,
@@ -245,9 +249,9 @@ fn settle(
         let why = format!("unsupported patch type {}", quote(&verdict.patch_type));
         return Ok(Settled::Failed(Trouble::quoting(why, "its patch is of an unknown type".to_owned())));
     }
-    let before = request.converted(object, request.served, served);
+    let before = request.converted(object, request.served, served).await?;
     let patched = patch.apply(Json::of(&before)).map_err(|error| internal(error.to_string()))?.into_value();
-    let next = request.decoded(request.converted(&patched, served, request.served))?;
+    let next = request.decoded(request.converted(&patched, served, request.served).await?)?;
     let told = json!({
         "configuration": hook.configuration, "webhook": hook.name, "patch": written, "patchType": "JSONPatch",
     });
@@ -274,7 +278,7 @@ pub(super) async fn validate(
 ) -> Result<(), Box<Status>> {
     let mut relevant = Vec::new();
     for hook in hooks {
-        if let Some(served) = hook.matched(request, object, old)? {
+        if let Some(served) = hook.matched(request, object, old).await? {
             relevant.push((hook, served));
         }
     }

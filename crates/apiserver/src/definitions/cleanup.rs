@@ -105,14 +105,17 @@ async fn remove_instances(server: &Inner, name: &str, definition: &Value) -> Res
     }
 }
 
-/// The kind of the instances, even if no version of it is served.
+/// The kind of the instances in the version in which they are stored, even if it isn't served: nothing has to be converted to be deleted.
 fn served(
     server: &Inner,
     resource: &GroupResource,
     name: &str,
     definition: &Value,
 ) -> Result<Arc<Served>, Box<Status>> {
-    if let Some(served) = server.kinds.current(&server.store).stored(resource) {
+    let registry = server.kinds.current(&server.store);
+    let stored = registry.definitions().iter().find(|known| known.name == name).map(|known| &*known.storage_version);
+    let found = stored.and_then(|version| registry.find(&resource.group, version, &resource.resource));
+    if let Some(served) = found {
         return Ok(Arc::clone(served));
     }
     let mut definition = definition.clone();

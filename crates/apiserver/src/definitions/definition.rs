@@ -10,6 +10,7 @@ use setpoint_store::Object;
 use super::conditions::{Condition, ESTABLISHED, NAMES_ACCEPTED, TERMINATING, approval, find, is_true};
 use super::names::{Claim, Names, Taken, claim};
 use super::outline;
+use crate::conversion::Converter;
 use crate::objects;
 
 /// A definition and the kinds that it stands for.
@@ -41,6 +42,8 @@ pub(crate) struct Definition {
     pub(crate) claim: Claim,
     /// A kind for each served version, or why there can be none.
     pub(crate) kinds: Result<Arc<[Arc<Kind>]>, String>,
+    /// The webhook that turns versions into each other.
+    pub(crate) converter: Option<Arc<Converter>>,
 }
 
 impl Definition {
@@ -75,6 +78,7 @@ impl Definition {
             storage_version: storage.map_or("", |version| version.text("name")).to_owned(),
             schema_since: before.map_or(object.revision(), |before| before.schema_since),
             kinds: Err("not compiled yet".to_owned()),
+            converter: None,
             object,
         }
     }
@@ -95,6 +99,7 @@ impl Definition {
     /// Compiles the kinds of a definition that differs from the stored one.
     pub(crate) fn compile_from(&mut self, mut value: Value) {
         value.ensure("status").set("acceptedNames", self.claim.accepted.write());
+        self.converter = Converter::of(&value).map(Arc::new);
         self.kinds = match custom::kinds(&value) {
             Ok(kinds) => Ok(kinds.into_iter().map(Arc::new).collect()),
             Err(error) => {

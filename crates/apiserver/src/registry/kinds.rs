@@ -125,6 +125,7 @@ fn definitions(before: &Registry, snapshot: &Snapshot) -> Vec<Definition> {
         let old = known.get(&*definition.uid).filter(|old| definition.is_compiled_as(old));
         if let Some(old) = old {
             definition.kinds = old.kinds.clone();
+            definition.converter.clone_from(&old.converter);
         } else if definition.is_served() {
             definition.compile();
         }

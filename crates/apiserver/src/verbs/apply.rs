@@ -32,14 +32,14 @@ pub(super) async fn run(call: &mut Call<'_>, body: Body) -> Answer {
             let object = merged(call, None, &config, &options)?;
             update::check_readable_version(&object)?;
             match create::insert(call, object, &options).await? {
-                Outcome::Stored(object) => show(call, StatusCode::CREATED, &object),
+                Outcome::Stored(object) => show(call, StatusCode::CREATED, &object).await,
                 Outcome::DryRun(object) => show_value(call, StatusCode::CREATED, object),
             }
         }
         Ok(_) => {
             let mut make = |call: &mut Call<'_>, old: &Value| merged(call, Some(old), &config, &options);
             let outcome = update::change(call, &options, &mut make).await?;
-            update::answer(call, outcome)
+            update::answer(call, outcome).await
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::body::Body;
 use crate::call::Call;
 use crate::content::{self, Format};
 use crate::query::WriteOptions;
-use crate::{admission, allocation, objects, ownership};
+use crate::{admission, allocation, conversion, objects, ownership};
 
 /// How often another name is drawn when a generated one is taken.
 const GENERATE_TRIES_MAX: usize = 8;
@@ -38,12 +38,12 @@ pub(super) async fn run(call: &mut Call<'_>, body: Body) -> Answer {
     call.noted.object(&object);
     if crate::reviews::is_review(call.kind()) {
         let name = object["metadata"].text("name").to_owned();
-        ownership::update(call, &options, None, &mut object);
+        ownership::update(call, &options, None, &mut object).await;
         admission::post(call, &mut object, &name, &options).await?;
         return crate::reviews::answer(call, object, &options).await;
     }
     match insert(call, object, &options).await? {
-        Outcome::Stored(object) => show(call, StatusCode::CREATED, &object),
+        Outcome::Stored(object) => show(call, StatusCode::CREATED, &object).await,
         Outcome::DryRun(object) => show_value(call, StatusCode::CREATED, object),
     }
 }
@@ -147,7 +147,7 @@ async fn admit(call: &mut Call<'_>, object: &mut Value, options: &WriteOptions) 
         super::drop_doubled_owners(call, object, Found::Sent);
     }
     if !options.applied {
-        ownership::update(call, options, None, object);
+        ownership::update(call, options, None, object).await;
     }
     admission::create(call, object, options).await?;
     super::drop_doubled_owners(call, object, Found::Made);
@@ -208,12 +208,13 @@ async fn store(call: &Call<'_>, name: &str, mut object: Value, options: &WriteOp
     if call.name.is_none() && version.is_some_and(|version| names_a_version(&version)) {
         return Err(Box::new(Status::bad_request("resourceVersion should not be set on objects to be created")));
     }
+    let converted = conversion::stored_form(call, &object).await?;
     let mut tries = 0;
     loop {
         let mut charge = quota::charge(call, &object, None, false).await?;
         let beside = allocation::changes(call, None, Some(&object))?.into_iter().chain(charge.take_changes());
         let key = objects::key(call.served, call.namespace, name);
-        let change = objects::put_change(call.served, key, Expectation::Absent, &object);
+        let change = objects::put_change(call.served, key, Expectation::Absent, converted.as_ref().unwrap_or(&object));
         let transaction = beside.fold(objects::transaction(call.served, change), |all, one| all.and(one));
         // Dropped before the wait, while it is in the processor's cache. Who charges a quota may have to do so again.
         if !charge.is_made() {

@@ -16,7 +16,7 @@ use crate::call::Call;
 use crate::content::{self, Format};
 use crate::query::{ListOptions, Match, Query, check_dry_run, refuse};
 use crate::representation::Representation;
-use crate::{admission, definitions, objects};
+use crate::{admission, conversion, definitions, objects};
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
@@ -149,7 +149,7 @@ pub(super) async fn run(call: &mut Call<'_>, body: Body) -> Answer {
     // Who asks in the old way for dependents to go is told that the object waits for them.
     let waits = if options.dependents_go { StatusCode::ACCEPTED } else { StatusCode::OK };
     match deleted {
-        Deleted::Waits(object) => show(call, waits, &object),
+        Deleted::Waits(object) => show(call, waits, &object).await,
         Deleted::WouldWait(object) => show_value(call, waits, object),
         Deleted::Gone(object) if shows_what_is_gone(call.kind()) => show_value(call, StatusCode::OK, object),
         Deleted::Gone(object) => {
@@ -203,12 +203,12 @@ pub(crate) async fn delete(call: &mut Call<'_>, name: &str, options: &DeleteOpti
     let mut tries = 0;
     loop {
         let current = objects::find(&call.server.store.snapshot(), call.served, call.namespace, name)?;
-        let mut object = objects::shown(call.served, &current);
+        let mut object = conversion::shown(call, &current).await?;
         check_preconditions(call, name, &object, options)?;
         admission::delete(call, name, &object, options.to_value(), options.dry_run).await?;
         let key = objects::key(call.served, call.namespace, name);
         let expectation = Expectation::Unchanged(current.revision());
-        let was_going = object["metadata"].has("deletionTimestamp");
+        let going = object["metadata"].has("deletionTimestamp").then(|| object.clone());
         let waits = begin(call, &mut object, options);
         if options.dry_run {
             return Ok(if waits { Deleted::WouldWait(object) } else { Deleted::Gone(object) });
@@ -219,9 +219,11 @@ pub(crate) async fn delete(call: &mut Call<'_>, name: &str, options: &DeleteOpti
             let transaction =
                 changes.into_iter().fold(objects::transaction(call.served, delete), |all, one| all.and(one));
             call.commit(transaction).await.map(|_| Deleted::Gone(object))
-        } else if was_going && object == objects::shown(call.served, &current) {
+        } else if going.as_ref() == Some(&object) {
             return Ok(Deleted::Waits(current));
         } else {
+            let converted = conversion::stored_form(call, &object).await?;
+            let object = converted.unwrap_or(object);
             objects::put(call, call.served, key, expectation, object).await.map(Deleted::Waits)
         };
         match result {
@@ -394,6 +396,7 @@ pub(super) async fn run_collection(call: &mut Call<'_>, body: Body) -> Answer {
             emptied: Vec::new(),
             audit_annotations: Vec::new(),
             noted: Noted::default(),
+            memo: None,
             ..*call
         };
         let deleted = delete(&mut one, name, &options).await;
@@ -404,7 +407,7 @@ pub(super) async fn run_collection(call: &mut Call<'_>, body: Body) -> Answer {
             _ => {}
         }
     }
-    list::show(call, &found, representation)
+    list::show(call, &found, representation).await
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crate::body::Body;
 use crate::call::Call;
 use crate::query::{ListOptions, Match};
 use crate::representation::{self, Form, Include, Media, Representation};
-use crate::{continuation, objects, pieces};
+use crate::{continuation, conversion, pieces};
 
 pub(super) async fn run(call: &mut Call<'_>) -> Answer {
     let options = ListOptions::read(&call.query, call.watch_path)?;
@@ -22,7 +22,7 @@ pub(super) async fn run(call: &mut Call<'_>) -> Answer {
     }
     let representation = Representation::of(call.headers, &call.query, false)?;
     let found = find(call, &options).await?;
-    show(call, &found, representation)
+    show(call, &found, representation).await
 }
 
 /// Objects of a list, and what its metadata says.
@@ -122,36 +122,36 @@ fn too_large(asked: Revision, newest: Revision) -> Box<Status> {
 }
 
 /// Answers with a list in the form that was asked for.
-pub(crate) fn show(call: &Call<'_>, found: &Found, representation: Representation) -> Answer {
+pub(crate) async fn show(call: &Call<'_>, found: &Found, representation: Representation) -> Answer {
     let as_stored = representation.media == Media::Json
         && !representation.pretty
         && found.items.iter().all(|object| call.served.shows_as_stored(object));
     if representation.form == Form::Object && as_stored {
         return Ok(whole(call, found));
     }
+    if representation.form == Form::Partial {
+        return Err(not_acceptable(call, "PartialObjectMetadata", "a list", &call.kind().list_kind));
+    }
     let version = representation.version;
-    let values = || found.items.iter().map(|object| objects::shown(call.served, object)).collect::<Vec<Value>>();
+    let values = conversion::shown_all(call, &found.items).await?;
     let shown = match representation.form {
         Form::Object => {
             let items: Vec<Value> = match call.served.custom {
-                Some(_) => values(),
-                None => values().into_iter().map(without_type).collect(),
+                Some(_) => values,
+                None => values.into_iter().map(without_type).collect(),
             };
             json!({"kind": call.kind().list_kind, "apiVersion": call.kind().api_version(), "metadata": metadata(found), "items": items})
         }
         Form::Table => {
             let include = Include::of(&call.query)?;
             let now = call.server.clock.seconds();
-            representation::table(call.kind(), &values(), metadata(found), include, version, now, true)
+            representation::table(call.kind(), &values, metadata(found), include, version, now, true)
         }
-        Form::PartialList => {
-            let items: Vec<Value> = values().iter().map(|object| representation::partial(object, version)).collect();
+        Form::PartialList | Form::Partial => {
+            let items: Vec<Value> = values.iter().map(|object| representation::partial(object, version)).collect();
             // Kubernetes prints no metadata at all as null.
             let items = if items.is_empty() { Value::Null } else { items.into() };
             json!({"kind": "PartialObjectMetadataList", "apiVersion": format!("meta.k8s.io/{version}"), "metadata": metadata(found), "items": items})
-        }
-        Form::Partial => {
-            return Err(not_acceptable(call, "PartialObjectMetadata", "a list", &call.kind().list_kind));
         }
     };
     Ok(super::encode(StatusCode::OK, &shown, representation))

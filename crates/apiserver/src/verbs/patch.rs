@@ -23,7 +23,7 @@ pub(super) async fn run(call: &mut Call<'_>, body: Body) -> Answer {
         return super::apply::run(call, body).await;
     }
     let outcome = apply(call, body, Ownership::Open, &mut |call, old, patched| patched(call, old)).await?;
-    update::answer(call, outcome)
+    update::answer(call, outcome).await
 }
 
 /// Whether a media type is that of an apply.

@@ -55,7 +55,7 @@ pub(super) async fn run(call: &mut Call<'_>, name: &str, method: &Method, body: 
         }
         (_, "get") if part.root == call.kind().root => {
             let object = objects::find(&call.server.store.snapshot(), call.served, call.namespace, call.object_name())?;
-            show(call, StatusCode::OK, &object)
+            show(call, StatusCode::OK, &object).await
         }
         (_, "update") if part.root == call.kind().root => update::run(call, body).await,
         (_, "patch") if part.root == call.kind().root => patch::run(call, body).await,

@@ -17,7 +17,7 @@ use crate::body::Body;
 use crate::call::Call;
 use crate::content::{self, Format};
 use crate::query::WriteOptions;
-use crate::{admission, allocation, objects, ownership};
+use crate::{admission, allocation, conversion, objects, ownership};
 
 /// How often a change is tried again on a newer version.
 const CONFLICT_TRIES_MAX: usize = 16;
@@ -39,7 +39,7 @@ pub(super) async fn run(call: &mut Call<'_>, body: Body) -> Answer {
     if let (Err(_), true) = (&is_there, may_create) {
         check_readable_version(&object)?;
         return match create::insert(call, object, &options).await? {
-            Outcome::Stored(object) => show(call, StatusCode::CREATED, &object),
+            Outcome::Stored(object) => show(call, StatusCode::CREATED, &object).await,
             Outcome::DryRun(object) => show_value(call, StatusCode::CREATED, object),
         };
     }
@@ -48,13 +48,13 @@ pub(super) async fn run(call: &mut Call<'_>, body: Body) -> Answer {
         Ok(object.clone())
     };
     let replaced = change(call, &options, &mut replace).await?;
-    answer(call, replaced)
+    answer(call, replaced).await
 }
 
 /// The answer to a change.
-pub(super) fn answer(call: &Call<'_>, outcome: Outcome) -> Answer {
+pub(super) async fn answer(call: &Call<'_>, outcome: Outcome) -> Answer {
     match outcome {
-        Outcome::Stored(object) => show(call, StatusCode::OK, &object),
+        Outcome::Stored(object) => show(call, StatusCode::OK, &object).await,
         Outcome::DryRun(object) => show_value(call, StatusCode::OK, object),
     }
 }
@@ -96,7 +96,9 @@ pub(crate) async fn change(
             Step::Nothing => return Ok(Outcome::Stored(current)),
             Step::Put(object, ..) | Step::Remove(object, _) if options.dry_run => return Ok(Outcome::DryRun(object)),
             Step::Put(object, beside, mut charge) => {
-                let change = objects::put_change(call.served, key, expectation, &object);
+                let converted = conversion::stored_form(call, &object).await?;
+                let stored = converted.as_ref().unwrap_or(&object);
+                let change = objects::put_change(call.served, key, expectation, stored);
                 drop(object); // while it is in the processor's cache
                 let beside = beside.into_iter().chain(charge.take_changes());
                 let transaction = beside.fold(objects::transaction(call.served, change), |all, one| all.and(one));
@@ -139,8 +141,8 @@ async fn next<'a>(
 ) -> Result<Step<'a>, Box<Status>> {
     let kind = call.kind();
     let name = call.object_name();
-    let old = objects::shown(call.served, current);
-    let mut new = make(call, &old)?;
+    let old = conversion::shown(call, current).await?;
+    let mut new = made(call, make, &old).await?;
     check_version(call, &new, &old)?;
     new.ensure("metadata").set("resourceVersion", old["metadata"]["resourceVersion"].clone());
     let subresource = call.subresource.unwrap_or("");
@@ -150,7 +152,7 @@ async fn next<'a>(
         super::drop_doubled_owners(call, &mut new, Found::Sent);
     }
     if !options.applied {
-        ownership::update(call, options, Some(&old), &mut new);
+        ownership::update(call, options, Some(&old), &mut new).await;
     }
     admission::update(call, &mut new, &old, options).await?;
     super::drop_doubled_owners(call, &mut new, Found::Made);
@@ -181,6 +183,18 @@ async fn next<'a>(
     let charge = quota::charge(call, &new, Some(&old), options.dry_run).await?;
     let beside = allocation::changes(call, Some(&old), Some(&new))?;
     Ok(Step::Put(new, beside, charge))
+}
+
+/// The next version. Who makes it of a kind that a webhook converts may need it in other versions first, and is called again then.
+async fn made(call: &mut Call<'_>, make: &mut Make<'_>, old: &Value) -> Result<Value, Box<Status>> {
+    let warnings = call.warnings.len();
+    loop {
+        let made = make(call, old);
+        if call.memo.is_none() || !conversion::make_missing(call).await? {
+            return made;
+        }
+        call.warnings.truncate(warnings);
+    }
 }
 
 /// Being deleted, with nothing left to wait for.

@@ -21,11 +21,13 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use crate::answer::{self, Answer};
 use crate::body::{Body, BoxError};
 use crate::call::Call;
-use crate::clock::Clock;
+use crate::clock::{Chance, Clock};
+use crate::conversion::{self, Broken};
 use crate::pieces::PIECE_BYTES;
 use crate::query::ListOptions;
 use crate::registry::{Following, Served};
 use crate::representation::{self, Form, Include, Representation};
+use crate::webhook_client::Surroundings;
 use crate::{authorization, objects};
 
 /// A watch without a time-out ends after this time and up to as much again, so that clients spread over servers.
@@ -36,6 +38,9 @@ const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 
 /// A watch that has a bookmark to come gets one so long before its end, so that the next one begins where this one ended.
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
+
+/// How many objects that were there are converted at once.
+const CONVERTED_AT_ONCE: usize = 64;
 
 /// Room for what stands around an object in an event.
 const LINE_BYTES: usize = 64;
@@ -74,6 +79,7 @@ pub(super) fn run(call: &mut Call<'_>, options: &ListOptions) -> Answer {
         replaced: call.server.kinds.follow(call.served).map(|following| Box::pin(replaced(following)) as Waiting),
         revoked: authorization::revoked(call).map(|revoked| Box::pin(revoked) as Waiting),
         sent: call.server.metrics.watch_events(call.served),
+        chance: call.server.chance.clone(),
     };
     let frames = stream::unfold(Some(stream), |state| async move {
         let mut stream = state?;
@@ -140,6 +146,8 @@ struct Stream {
     /// The one who watches may not any more.
     revoked: Option<Waiting>,
     sent: Arc<Counter>,
+    /// Which endpoint of a conversion webhook is asked.
+    chance: Chance,
 }
 
 /// The objects that a watch begins with. They are written piece by piece, as the client takes them.
@@ -168,7 +176,9 @@ impl Stream {
             return self.end(end, out);
         }
         if let Some(present) = self.present.take() {
-            self.write_present(present, &mut out);
+            if let Err(broken) = self.write_present(present, &mut out).await {
+                return self.end(End::Broken(broken), out);
+            }
             if !out.is_empty() {
                 return Some((out.into(), false));
             }
@@ -180,7 +190,13 @@ impl Stream {
         let (News::Events(events) | News::Bookmark(events) | News::Last(events)) = &news;
         self.sent.add(events.len() as u64);
         out.reserve(events.iter().map(|event| event.object().json().len() + LINE_BYTES).sum());
-        events.iter().for_each(|event| self.writer.event(event, &mut out));
+        if self.writer.served.converter().is_some() {
+            if let Err(broken) = self.write_converted(events, &mut out).await {
+                return self.end(End::Broken(broken), out);
+            }
+        } else {
+            events.iter().for_each(|event| self.writer.event(event, &mut out));
+        }
         match news {
             News::Events(_) => Some((out.into(), false)),
             News::Bookmark(_) => {
@@ -215,6 +231,12 @@ impl Stream {
         match end {
             End::Failed(error @ WatchError::Expired(_)) => {
                 self.writer.error(&Status::expired(error.to_string()), &mut out);
+                Some((out.into(), true))
+            }
+            End::Broken(broken) => {
+                let mut status = broken.status();
+                status.reason = "InternalError".to_owned();
+                self.writer.error(&status, &mut out);
                 Some((out.into(), true))
             }
             End::Failed(WatchError::Future { .. } | WatchError::Closed) | End::Over => None,
@@ -269,20 +291,49 @@ impl Stream {
     }
 
     /// Writes some of what was there, and keeps what is left for the next time.
-    fn write_present(&mut self, mut present: Present, out: &mut Vec<u8>) {
+    async fn write_present(&mut self, mut present: Present, out: &mut Vec<u8>) -> Result<(), Broken> {
         while out.len() < PIECE_BYTES {
+            if self.writer.served.converter().is_some() && !present.objects.as_slice().is_empty() {
+                let some: Vec<_> = present.objects.by_ref().take(CONVERTED_AT_ONCE).collect();
+                let values = some.iter().map(|object| objects::value(object)).collect();
+                let shown = self.converted(values).await?;
+                shown.into_iter().for_each(|object| self.writer.shown_object("ADDED", object, out));
+                continue;
+            }
             let Some(object) = present.objects.next() else {
                 if let Some(revision) = present.mark {
                     self.writer.bookmark(revision, true, out);
                 }
-                return;
+                return Ok(());
             };
             let as_stored = self.writer.served.shows_as_stored(&object);
             let raw = |out: &mut Vec<u8>| out.extend_from_slice(object.json());
             self.writer.object("ADDED", as_stored, raw, || objects::value(&object), out);
         }
         self.present = Some(present);
+        Ok(())
     }
+
+    /// Writes events of a kind whose versions a webhook turns into each other.
+    async fn write_converted(&mut self, events: &[WatchEvent], out: &mut Vec<u8>) -> Result<(), Broken> {
+        let values = events.iter().map(value_of).collect();
+        let shown = self.converted(values).await?;
+        let kinds = events.iter().map(|event| event.kind.as_str());
+        kinds.zip(shown).for_each(|(kind, object)| self.writer.shown_object(kind, object, out));
+        Ok(())
+    }
+
+    async fn converted(&mut self, values: Vec<Value>) -> Result<Vec<Value>, Broken> {
+        let around = Surroundings { store: &self.store, chance: &self.chance };
+        conversion::shown_values(around, &self.writer.served, values).await
+    }
+}
+
+/// The object of an event, as it is stored.
+fn value_of(event: &WatchEvent) -> Value {
+    let mut json = Vec::new();
+    event.write_json(&mut json);
+    serde_json::from_slice(&json).expect("what is stored was encoded by us")
 }
 
 fn next_bookmark(now: Instant, ends: Instant) -> Instant {
@@ -310,6 +361,8 @@ async fn over(mut stopping: watch::Receiver<bool>, ends: Instant) {
 /// Why a watch ends.
 enum End {
     Failed(WatchError),
+    /// An object could not be converted.
+    Broken(Broken),
     Over,
 }
 
@@ -325,13 +378,8 @@ struct Writer {
 
 impl Writer {
     fn event(&mut self, event: &WatchEvent, out: &mut Vec<u8>) {
-        let value = || {
-            let mut json = Vec::new();
-            event.write_json(&mut json);
-            serde_json::from_slice(&json).expect("what is stored was encoded by us")
-        };
         let as_stored = self.served.shows_as_stored(event.object());
-        self.object(event.kind.as_str(), as_stored, |out| event.write_json(out), value, out);
+        self.object(event.kind.as_str(), as_stored, |out| event.write_json(out), || value_of(event), out);
     }
 
     fn object(
@@ -359,14 +407,20 @@ impl Writer {
         out.extend_from_slice(b"}\n");
     }
 
+    /// Writes an event with an object that is as its kind shows it.
+    fn shown_object(&mut self, kind: &str, object: Value, out: &mut Vec<u8>) {
+        let line = json!({"type": kind, "object": self.in_form(object)});
+        serde_json::to_writer(&mut *out, &line).expect("writing to memory does not fail");
+        out.push(b'\n');
+    }
+
     fn write_shown(&mut self, object: Value, out: &mut Vec<u8>) {
-        let shown = self.shown(object);
+        let shown = self.in_form(self.served.show_stored(object));
         serde_json::to_writer(out, &shown).expect("writing to memory does not fail");
     }
 
-    fn shown(&mut self, object: Value) -> Value {
+    fn in_form(&mut self, object: Value) -> Value {
         let version = self.representation.version;
-        let object = self.served.show_stored(object);
         match self.representation.form {
             Form::Object | Form::PartialList => object,
             Form::Partial => representation::partial(&object, version),

@@ -4,11 +4,12 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::Value;
+use setpoint_api::FieldError;
 use setpoint_api::quote::quote;
 
 use super::column::PrinterColumn;
 use super::tree::{Place, Tree};
-use super::{defaulting, embedded, pruning, validation, version};
+use super::{Versions, defaulting, embedded, pruning, validation, version};
 use crate::behaviour::{Behaviour, Context, Generation, ScalePaths, keep};
 use crate::columns::Column;
 use crate::decode::{DecodeError, Decoded, decode_untyped};
@@ -26,10 +27,8 @@ use crate::types::{TypeId, TypeRef};
 pub struct Custom {
     tree: Arc<Tree>,
     root: TypeId,
-    /// The schema of the version in which objects are kept.
-    stored_root: TypeId,
+    versions: Arc<Versions>,
     api_version: String,
-    stored_version: String,
     is_stored_version: bool,
     has_status: bool,
     scale: Option<Scale>,
@@ -47,7 +46,7 @@ pub(super) struct Scale {
 }
 
 impl Custom {
-    pub(super) fn new(crd: &Value, version: &Value, stored: (&str, TypeId), tree: Arc<Tree>, root: TypeId) -> Self {
+    pub(super) fn new(crd: &Value, version: &Value, versions: Arc<Versions>, tree: Arc<Tree>, root: TypeId) -> Self {
         let (name, parts) = (version.text("name"), &version["subresources"]);
         let path = |field: &str| parts["scale"].text(field).to_owned();
         let scale = parts.has("scale").then(|| Scale {
@@ -63,10 +62,9 @@ impl Custom {
         Self {
             tree,
             root,
-            stored_root: stored.1,
             api_version: format!("{}/{name}", crd["spec"].text("group")),
-            stored_version: stored.0.to_owned(),
-            is_stored_version: stored.0 == name,
+            is_stored_version: versions.stored_version == name,
+            versions,
             has_status: parts.has("status"),
             scale,
             columns: PrinterColumn::read_all(version),
@@ -80,7 +78,12 @@ impl Custom {
     }
 
     fn stored_place(&self) -> Place<'_> {
-        self.tree.place(self.stored_root).expect("the root is no built-in type")
+        self.tree.place(self.versions.stored).expect("the root is no built-in type")
+    }
+
+    /// The schema of the version that an object says it is of.
+    fn own_place(&self, object: &Value) -> Place<'_> {
+        self.tree.place(self.versions.root_of(object)).expect("the root is no built-in type")
     }
 }
 
@@ -185,7 +188,7 @@ impl Behaviour for Custom {
     }
 
     fn stored_version(&self) -> Option<&str> {
-        (!self.is_stored_version).then_some(self.stored_version.as_str())
+        (!self.is_stored_version).then_some(self.versions.stored_version.as_str())
     }
 
     fn to_stored(&self, object: &mut Value) {
@@ -193,19 +196,34 @@ impl Behaviour for Custom {
             return;
         }
         let group = self.api_version.split('/').next().unwrap_or("");
-        object.set("apiVersion", format!("{group}/{}", self.stored_version));
-        if self.root != self.stored_root {
+        object.set("apiVersion", format!("{group}/{}", self.versions.stored_version));
+        if self.root != self.versions.stored {
             fit(object, self.stored_place());
+            // What is stored is shown as it is, so that it needs them.
+            defaulting::fill(object, self.stored_place());
         }
     }
 
     fn read_stored(&self, object: &mut Value) {
-        fit(object, self.stored_place());
-        defaulting::fill(object, self.stored_place());
+        let own = self.versions.root_of(object);
+        self.read_own(object);
         object.set("apiVersion", self.api_version.as_str());
-        if self.root != self.stored_root {
+        if self.root != own {
             fit(object, self.place());
         }
+    }
+
+    fn read_own(&self, object: &mut Value) {
+        let own = self.own_place(object);
+        fit(object, own);
+        defaulting::fill(object, own);
+    }
+
+    fn fit_converted(&self, object: &mut Value) -> Result<(), FieldError> {
+        let own = self.own_place(object);
+        pruning::prune(object, own);
+        pruning::drop_nulls(object, Some(own));
+        embedded::coerce(object, own).map(drop)
     }
 
     fn scale(&self) -> Option<ScalePaths> {

@@ -54,14 +54,14 @@ impl Mutating {
 }
 
 /// Lets policies change an object, one after the other.
-pub(in crate::admission) fn mutate(
+pub(in crate::admission) async fn mutate(
     policies: &[Bound<Mutating>],
     request: &Request<'_>,
     mut object: Option<&mut Value>,
     old: Option<&Value>,
     rounds: &mut Reinvocation,
 ) -> Result<(), Box<Status>> {
-    let (invocations, wrong) = select(policies, request, object.as_deref(), old);
+    let (invocations, wrong) = select(policies, request, object.as_deref(), old).await;
     let mut errors: Vec<(String, &str)> = Vec::new();
     for one in wrong.iter().filter(|one| one.policy.strict) {
         let (policy, why) = (&one.policy.name, &one.why);
@@ -73,7 +73,7 @@ pub(in crate::admission) fn mutate(
     if !invocations.is_empty() {
         let namespace = namespace_seen(request)?;
         for invocation in &invocations {
-            let wrong = invoke(invocation, request, object.as_deref_mut(), old, &namespace, rounds)?;
+            let wrong = invoke(invocation, request, object.as_deref_mut(), old, &namespace, rounds).await?;
             let (policy, binding) = (&invocation.policy.common, invocation.binding);
             let told = wrong.iter().filter(|_| policy.strict).map(|why| denied(&policy.name, binding, why));
             errors.extend(told.map(|message| (message, "Invalid")));
@@ -104,7 +104,7 @@ fn denied(policy: &str, binding: &Binding, why: &str) -> String {
 }
 
 /// Runs the mutations of one policy, and says what went wrong.
-fn invoke(
+async fn invoke(
     invocation: &Invocation<'_, Mutating>,
     request: &Request<'_>,
     object: Option<&mut Value>,
@@ -113,7 +113,7 @@ fn invoke(
     rounds: &mut Reinvocation,
 ) -> Result<Vec<String>, Box<Status>> {
     let policy = invocation.policy;
-    let seen = Seen::new(request, &invocation.served, object.as_deref(), old, namespace);
+    let seen = Seen::new(request, &invocation.served, object.as_deref(), old, namespace).await?;
     match policy.common.conditions.judge(&mut Evaluation::new(&inputs(invocation, &seen), &policy.common.variables)) {
         Met::Yes => {}
         Met::No => return Ok(Vec::new()),
@@ -129,9 +129,12 @@ fn invoke(
     if let Some(object) = object {
         let before = object.clone();
         for mutation in &policy.mutations {
-            let seen = Seen::new(request, &invocation.served, Some(object), old, namespace);
-            match mutated(mutation, invocation, request, &inputs(invocation, &seen)) {
-                Ok(next) => *object = request.decoded(next)?,
+            let seen = Seen::new(request, &invocation.served, Some(object), old, namespace).await?;
+            match mutated(mutation, invocation, &inputs(invocation, &seen)) {
+                Ok(next) => {
+                    let next = request.converted(&next, &invocation.served, request.served).await?;
+                    *object = request.decoded(next)?;
+                }
                 Err(why) => wrong.push(why),
             }
         }
@@ -146,23 +149,17 @@ fn invoke(
     Ok(wrong)
 }
 
-/// The object after one mutation, in the version of the request.
-fn mutated(
-    mutation: &Mutation,
-    invocation: &Invocation<'_, Mutating>,
-    request: &Request<'_>,
-    inputs: &Inputs,
-) -> Result<Value, String> {
+/// The object after one mutation, in the version that the policy is about.
+fn mutated(mutation: &Mutation, invocation: &Invocation<'_, Mutating>, inputs: &Inputs) -> Result<Value, String> {
     let mut budget = Budget::full();
     let mut evaluation = Evaluation::new(inputs, &invocation.policy.common.variables);
     let (Mutation::Apply(expression) | Mutation::Patch(expression)) = mutation;
     let value = evaluation.run(expression, &mut budget)??;
     let made = value.to_json().map_err(|error| error.to_string())?;
-    let next = match mutation {
-        Mutation::Apply(_) => apply(invocation, &inputs.seen.object, made)?,
-        Mutation::Patch(_) => patch(&inputs.seen.object, &made)?,
-    };
-    Ok(request.converted(&next, &invocation.served, request.served))
+    match mutation {
+        Mutation::Apply(_) => apply(invocation, &inputs.seen.object, made),
+        Mutation::Patch(_) => patch(&inputs.seen.object, &made),
+    }
 }
 
 fn apply(invocation: &Invocation<'_, Mutating>, object: &Value, mut made: Value) -> Result<Value, String> {

@@ -10,8 +10,9 @@ use setpoint_store::{Query, Selection};
 
 use crate::admission::matching::LabelsOf;
 use crate::admission::request::Request;
-use crate::objects;
 use crate::registry::{Registry, Served};
+use crate::webhook_client::Surroundings;
+use crate::{conversion, objects};
 
 /// The kind of a policy's parameters.
 #[derive(Debug, PartialEq, Eq)]
@@ -80,7 +81,7 @@ pub(super) fn check_kind(kind: Option<&ParamKind>, request: &Request<'_>) -> Res
 }
 
 /// The parameters for a request; one that is none if the policy or the binding has none.
-pub(super) fn collect(
+pub(super) async fn collect(
     kind: Option<&ParamKind>,
     reference: Option<&ParamRef>,
     request: &Request<'_>,
@@ -103,14 +104,16 @@ pub(super) fn collect(
     let found: Vec<Option<Value>> = match &reference.selector {
         None => {
             let object = snapshot.get(&served.stored, namespace, &reference.name);
-            object.iter().map(|object| Some(objects::shown(&served, object))).collect()
+            let values = object.iter().map(|object| objects::value(object)).collect();
+            shown(request, &served, values).await?.into_iter().map(Some).collect()
         }
         Some(selector) => {
             let selector = selector.as_ref().map_err(String::clone)?;
             let everything = Selection::everything();
             let query = Query { resource: &served.stored, namespace, selection: &everything, after: None, limit: None };
             let all = snapshot.list(&query).items;
-            let shown = all.iter().map(|object| objects::shown(&served, object));
+            let values = all.iter().map(|object| objects::value(object)).collect();
+            let shown = shown(request, &served, values).await?.into_iter();
             shown.filter(|object| selector.matches(&LabelsOf(&object["metadata"]["labels"]))).map(Some).collect()
         }
     };
@@ -118,4 +121,10 @@ pub(super) fn collect(
         return Err("no params found for policy binding with `Deny` parameterNotFoundAction".to_owned());
     }
     Ok(found)
+}
+
+/// Parameters as their kind shows them.
+async fn shown(request: &Request<'_>, served: &Served, values: Vec<Value>) -> Result<Vec<Value>, String> {
+    let around = Surroundings { store: &request.server.store, chance: &request.server.chance };
+    conversion::shown_values(around, served, values).await.map_err(|broken| broken.to_string())
 }

@@ -169,14 +169,14 @@ fn message<'a>(
 }
 
 /// Lets policies judge an object.
-pub(in crate::admission) fn validate(
+pub(in crate::admission) async fn validate(
     policies: &[Bound<Validating>],
     request: &Request<'_>,
     object: Option<&Value>,
     old: Option<&Value>,
     notes: &mut Notes,
 ) -> Result<(), Box<Status>> {
-    let (invocations, wrong) = select(policies, request, object, old);
+    let (invocations, wrong) = select(policies, request, object, old).await;
     let mut denied: Option<(String, String)> = None;
     for one in wrong.iter().filter(|one| one.policy.strict) {
         let name = &one.policy.name;
@@ -205,7 +205,7 @@ pub(in crate::admission) fn validate(
         let seen = match known {
             Some((_, seen)) => Arc::clone(seen),
             None => {
-                let seen = Seen::new(request, &invocation.served, object, old, &namespace);
+                let seen = Seen::new(request, &invocation.served, object, old, &namespace).await?;
                 versions.push((&invocation.served, Arc::clone(&seen)));
                 seen
             }

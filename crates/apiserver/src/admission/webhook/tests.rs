@@ -1,19 +1,17 @@
 //! Webhooks through the whole server, on real HTTPS servers that behave and misbehave.
 
-mod backend;
-
 use http::Request;
 use serde_json::{Value, json};
 use setpoint_schema::Edit;
 use setpoint_store::Expectation;
 use tower::ServiceExt;
 
-use self::backend::{Backend, Reply};
 use crate::body::full;
 use crate::objects;
 use crate::registry::Registry;
 use crate::testing::Server;
 use crate::user::User;
+use crate::webhook_client::backend::{Backend, Reply};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const MUTATING: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";

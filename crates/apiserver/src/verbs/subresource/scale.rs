@@ -19,7 +19,7 @@ use crate::query::WriteOptions;
 use crate::registry::Served;
 use crate::verbs::create::{self, Outcome};
 use crate::verbs::{apply, not_allowed, patch, show_value, update};
-use crate::{objects, ownership};
+use crate::{conversion, objects, ownership};
 
 /// Scale as if it were a kind with objects: so it is read, patched and shown like one.
 static SCALE: LazyLock<Arc<Served>> = LazyLock::new(|| {
@@ -49,7 +49,7 @@ pub(super) async fn run(call: &mut Call<'_>, verb: &str, body: Body) -> Answer {
     match verb {
         "get" => {
             let object = objects::find(&call.server.store.snapshot(), call.served, call.namespace, call.object_name())?;
-            let object = objects::shown(call.served, &object);
+            let object = conversion::shown(call, &object).await?;
             if call.served.custom.is_some() && !has_size(&object, &paths) {
                 let why = format!("the spec replicas field \"{}\" does not exist", dotted(&paths));
                 return Err(Box::new(Status::internal_error(why)));
@@ -78,7 +78,8 @@ async fn patch(call: &mut Call<'_>, body: Body, paths: &ScalePaths) -> Answer {
         resized(call, old, &scale, paths)
     };
     let outcome = patch::apply(call, body, patch::Ownership::Told, &mut through).await?;
-    answer(call, &value(call, outcome), paths)
+    let scaled = value(call, outcome).await?;
+    answer(call, &scaled, paths)
 }
 
 async fn apply(call: &mut Call<'_>, body: Body, paths: &ScalePaths) -> Answer {
@@ -95,7 +96,8 @@ async fn apply(call: &mut Call<'_>, body: Body, paths: &ScalePaths) -> Answer {
         resized(call, old, &scale, paths)
     };
     let outcome = update::change(call, &options, &mut make).await?;
-    answer(call, &value(call, outcome), paths)
+    let scaled = value(call, outcome).await?;
+    answer(call, &scaled, paths)
 }
 
 async fn replace(call: &mut Call<'_>, body: Body, paths: &ScalePaths) -> Answer {
@@ -115,7 +117,8 @@ async fn replace(call: &mut Call<'_>, body: Body, paths: &ScalePaths) -> Answer 
         resized(call, old, &scale, paths)
     };
     let outcome = update::change(call, &options, &mut make).await?;
-    answer(call, &value(call, outcome), paths)
+    let scaled = value(call, outcome).await?;
+    answer(call, &scaled, paths)
 }
 
 /// Whether a custom kind's scale was sent something else.
@@ -140,7 +143,7 @@ fn tracked(call: &Call<'_>, object: &Value, paths: &ScalePaths) -> Result<Value,
 
 /// Marks what a write other than apply sets.
 fn track(call: &mut Call<'_>, options: &WriteOptions, before: &Value, scale: &mut Value) {
-    as_scale(call, |call| ownership::update(call, options, Some(before), scale));
+    as_scale(call, |call| ownership::mark(call, options, Some(before), scale));
 }
 
 fn untracked(why: String) -> Box<Status> {
@@ -204,10 +207,10 @@ fn resized(call: &Call<'_>, old: &Value, scale: &Value, paths: &ScalePaths) -> R
     Ok(new)
 }
 
-fn value(call: &Call<'_>, outcome: Outcome) -> Value {
+async fn value(call: &Call<'_>, outcome: Outcome) -> Result<Value, Box<Status>> {
     match outcome {
-        Outcome::Stored(object) => objects::shown(call.served, &object),
-        Outcome::DryRun(object) => object,
+        Outcome::Stored(object) => conversion::shown(call, &object).await,
+        Outcome::DryRun(object) => Ok(object),
     }
 }
 

@@ -1,4 +1,8 @@
-//! Calls over HTTPS, with a bound on everything: time, size, connections. Redirects are not followed.
+//! Calls to webhooks over HTTPS, with a bound on everything: time, size, connections. Redirects are not followed.
+
+#[cfg(test)]
+pub(crate) mod backend;
+mod service;
 
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
@@ -18,12 +22,12 @@ use rustls::{CertificateError, ClientConfig, RootCertStore};
 use serde_json::Value;
 use setpoint_api::{GroupResource, Status};
 use setpoint_schema::Edit;
+use setpoint_store::Store;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::service;
-use crate::server::Inner;
+use crate::clock::Chance;
 
 /// Largest answer: a patch of the largest object that a request may have, in base64, with room to spare.
 const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -35,31 +39,38 @@ const IDLE_MAX: usize = 8;
 const QUOTED_BYTES_MAX: usize = 2048;
 
 /// What went wrong with a call.
-pub(super) struct Trouble {
+pub(crate) struct Trouble {
     /// For the client, in the words of Kubernetes.
-    pub(super) why: String,
+    pub(crate) why: String,
     /// For the log: without what the webhook said, which may be what it was asked about.
-    pub(super) kept: String,
+    pub(crate) kept: String,
 }
 
 impl Trouble {
     /// With nothing in it that the webhook said.
-    pub(super) fn plain(why: String) -> Trouble {
+    pub(crate) fn plain(why: String) -> Trouble {
         Trouble { kept: why.clone(), why }
     }
 
     /// With words of the webhook's in it, for which the log has others.
-    pub(super) fn quoting(why: String, kept: String) -> Trouble {
+    pub(crate) fn quoting(why: String, kept: String) -> Trouble {
         Trouble { why, kept }
     }
 
-    pub(super) fn within(self, what: &str) -> Trouble {
+    pub(crate) fn within(self, what: &str) -> Trouble {
         Trouble { why: format!("{what}: {}", self.why), kept: format!("{what}: {}", self.kept) }
     }
 }
 
+/// What is looked at to find a webhook: Services and their endpoints, of which any may do.
+#[derive(Clone, Copy)]
+pub(crate) struct Surroundings<'a> {
+    pub(crate) store: &'a Store,
+    pub(crate) chance: &'a Chance,
+}
+
 /// Where a webhook is, and how it is reached.
-pub(super) struct Client {
+pub(crate) struct Client {
     place: Place,
     host: String,
     port: u16,
@@ -91,7 +102,7 @@ struct Open {
 
 impl Client {
     /// From the `clientConfig` of a webhook.
-    pub(super) fn read(config: &Value) -> Client {
+    pub(crate) fn read(config: &Value) -> Client {
         let ca_bundle = config.text("caBundle").to_owned();
         let client = |place, host: String, port, url: String, path: &str| Client {
             place,
@@ -125,11 +136,17 @@ impl Client {
     }
 
     /// Posts a document and returns the answer, or what went wrong in the words of Kubernetes.
-    pub(super) async fn post(&self, server: &Inner, body: Bytes, timeout: Duration) -> Result<Bytes, Trouble> {
-        let path = format!("{}?timeout={}s", self.path, timeout.as_secs());
+    pub(crate) async fn post(
+        &self,
+        around: Surroundings<'_>,
+        query: &str,
+        body: Bytes,
+        timeout: Duration,
+    ) -> Result<Bytes, Trouble> {
+        let path = format!("{}{query}", self.path);
         let url = format!("{}{path}", self.url);
         let failed = |why: String| Trouble::plain(format!("Post {}: {why}", setpoint_api::quote::quote(&url)));
-        match tokio::time::timeout(timeout, self.exchange(server, &path, body)).await {
+        match tokio::time::timeout(timeout, self.exchange(around, &path, body)).await {
             Err(_) => Err(failed("context deadline exceeded".to_owned())),
             Ok(Err(why)) => Err(failed(why)),
             Ok(Ok((code, answer))) if code == StatusCode::OK || code == StatusCode::CREATED => Ok(answer),
@@ -137,7 +154,7 @@ impl Client {
         }
     }
 
-    async fn exchange(&self, server: &Inner, path: &str, body: Bytes) -> Result<(StatusCode, Bytes), String> {
+    async fn exchange(&self, around: Surroundings<'_>, path: &str, body: Bytes) -> Result<(StatusCode, Bytes), String> {
         // One that was kept may have been closed by the other side meanwhile: then there is no answer, and a new one is
         // opened.
         while let Some(mut open) = self.take_idle() {
@@ -150,7 +167,7 @@ impl Client {
                 Err(Broken::Within(why)) => return Err(why),
             }
         }
-        let mut open = self.open(server).await?;
+        let mut open = self.open(around).await?;
         match open.exchange(&self.request(path, body)?).await {
             Ok(answer) => {
                 self.keep(open);
@@ -188,8 +205,8 @@ impl Client {
             .map_err(|error| error.to_string())
     }
 
-    async fn open(&self, server: &Inner) -> Result<Open, String> {
-        let addresses = self.addresses(server).await?;
+    async fn open(&self, around: Surroundings<'_>) -> Result<Open, String> {
+        let addresses = self.addresses(around).await?;
         let mut why = format!("dial tcp: lookup {}: no such host", self.host);
         let mut stream = None;
         for address in addresses {
@@ -209,10 +226,10 @@ impl Client {
         Ok(Open { sender, driver: Box::pin(driver) })
     }
 
-    async fn addresses(&self, server: &Inner) -> Result<Vec<SocketAddr>, String> {
+    async fn addresses(&self, around: Surroundings<'_>) -> Result<Vec<SocketAddr>, String> {
         let (host, port) = match &self.place {
             Place::Nowhere(why) => return Err(why.clone()),
-            Place::Service { namespace, name } => match service::resolve(server, namespace, name, self.port)? {
+            Place::Service { namespace, name } => match service::resolve(around, namespace, name, self.port)? {
                 service::Resolved::Addresses(addresses) => return Ok(addresses),
                 service::Resolved::Name(host) => (host, self.port),
             },

@@ -24,7 +24,7 @@ use crate::body::{Body, full};
 
 /// An answer.
 #[derive(Clone)]
-pub(super) enum Reply {
+pub(crate) enum Reply {
     /// A review with this response, which gets the right uid.
     Review(Value),
     /// A code and a body.
@@ -40,21 +40,21 @@ pub(super) enum Reply {
 }
 
 /// A server for one test.
-pub(super) struct Backend {
-    pub(super) address: SocketAddr,
+pub(crate) struct Backend {
+    pub(crate) address: SocketAddr,
     /// The certificate to trust, as configurations have it.
-    pub(super) ca_bundle: String,
+    pub(crate) ca_bundle: String,
     asked: Arc<Mutex<Vec<(String, Value)>>>,
     _serving: Arc<JoinSet<()>>,
 }
 
 impl Backend {
-    pub(super) async fn start(answer: impl Fn(&Value) -> Reply + Send + Sync + 'static) -> Backend {
+    pub(crate) async fn start(answer: impl Fn(&Value) -> Reply + Send + Sync + 'static) -> Backend {
         Backend::start_as(&["127.0.0.1", "hook.default.svc"], |_| {}, answer).await
     }
 
     /// A server whose certificate has these names, and what `change` makes of it.
-    pub(super) async fn start_as(
+    pub(crate) async fn start_as(
         names: &[&str],
         change: impl FnOnce(&mut CertificateParams),
         answer: impl Fn(&Value) -> Reply + Send + Sync + 'static,
@@ -83,7 +83,7 @@ impl Backend {
     }
 
     /// The paths and bodies of all requests so far.
-    pub(super) fn asked(&self) -> Vec<(String, Value)> {
+    pub(crate) fn asked(&self) -> Vec<(String, Value)> {
         self.asked.lock().unwrap().clone()
     }
 }

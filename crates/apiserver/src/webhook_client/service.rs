@@ -8,9 +8,8 @@ use setpoint_api::{GroupResource, fields};
 use setpoint_schema::Edit;
 use setpoint_store::{Query, Selection};
 
-use crate::admission::pod_resources::items;
+use super::Surroundings;
 use crate::objects;
-use crate::server::Inner;
 
 /// Where to connect to.
 pub(super) enum Resolved {
@@ -21,8 +20,8 @@ pub(super) enum Resolved {
 }
 
 /// The ready endpoints of a service; its own address if it has none and nobody looks for any.
-pub(super) fn resolve(server: &Inner, namespace: &str, name: &str, port: u16) -> Result<Resolved, String> {
-    let snapshot = server.store.snapshot();
+pub(super) fn resolve(around: Surroundings<'_>, namespace: &str, name: &str, port: u16) -> Result<Resolved, String> {
+    let snapshot = around.store.snapshot();
     let Some(found) = snapshot.get(&GroupResource::new("", "services"), Some(namespace), name) else {
         return Err(format!("service \"{name}\" not found"));
     };
@@ -35,10 +34,10 @@ pub(super) fn resolve(server: &Inner, namespace: &str, name: &str, port: u16) ->
     let Some(wanted) = ports.find(|known| known.number("port") == Some(i64::from(port))) else {
         return Err(format!("no service port {port} found for service \"{name}\""));
     };
-    let ready = ready(server, namespace, name, wanted.text("name"));
+    let ready = ready(around, namespace, name, wanted.text("name"));
     if !ready.is_empty() {
         // Another one first each time.
-        let start = usize::try_from(server.chance.below(ready.len() as u64)).unwrap_or(0);
+        let start = usize::try_from(around.chance.below(ready.len() as u64)).unwrap_or(0);
         let (before, after) = ready.split_at(start);
         return Ok(Resolved::Addresses([after, before].concat()));
     }
@@ -49,8 +48,8 @@ pub(super) fn resolve(server: &Inner, namespace: &str, name: &str, port: u16) ->
     }
 }
 
-fn ready(server: &Inner, namespace: &str, name: &str, port: &str) -> Vec<SocketAddr> {
-    let slices = slices(server, namespace, name);
+fn ready(around: Surroundings<'_>, namespace: &str, name: &str, port: &str) -> Vec<SocketAddr> {
+    let slices = slices(around, namespace, name);
     let in_slices = slices.iter().flat_map(|slice| {
         let number = items(slice, "ports").find(|known| known.text("name") == port).and_then(number_of);
         let ready = items(slice, "endpoints").filter(|endpoint| endpoint["conditions"]["ready"] != false);
@@ -61,7 +60,7 @@ fn ready(server: &Inner, namespace: &str, name: &str, port: &str) -> Vec<SocketA
     if !found.is_empty() {
         return found;
     }
-    let endpoints = server.store.snapshot().get(&GroupResource::new("", "endpoints"), Some(namespace), name);
+    let endpoints = around.store.snapshot().get(&GroupResource::new("", "endpoints"), Some(namespace), name);
     let endpoints = endpoints.map(|endpoints| objects::value(&endpoints)).unwrap_or_default();
     let in_subsets = items(&endpoints, "subsets").flat_map(|subset| {
         let number = items(subset, "ports").find(|known| known.text("name") == port).and_then(number_of);
@@ -75,12 +74,16 @@ fn number_of(port: &Value) -> Option<u16> {
     port.number("port").and_then(|number| u16::try_from(number).ok())
 }
 
-fn slices(server: &Inner, namespace: &str, name: &str) -> Vec<Value> {
+fn slices(around: Surroundings<'_>, namespace: &str, name: &str) -> Vec<Value> {
     let Ok(labels) = Selector::parse(&format!("kubernetes.io/service-name={name}")) else { return Vec::new() };
     let Ok(everything) = fields::Selector::parse("") else { return Vec::new() };
     let selection = Selection::new(labels, everything);
     let resource = GroupResource::new("discovery.k8s.io", "endpointslices");
     let query =
         Query { resource: &resource, namespace: Some(namespace), selection: &selection, after: None, limit: None };
-    server.store.snapshot().list(&query).items.iter().map(|slice| objects::value(slice)).collect()
+    around.store.snapshot().list(&query).items.iter().map(|slice| objects::value(slice)).collect()
+}
+
+fn items<'v>(object: &'v Value, list: &str) -> impl Iterator<Item = &'v Value> {
+    object[list].as_array().into_iter().flatten()
 }
