@@ -12,6 +12,11 @@ const LEAST: &str = include_str!("every_kind/least.tsv");
 /// Path of the collection, what is sent, the code and the message.
 const REFUSALS: &str = include_str!("every_kind/refusals.tsv");
 
+/// The collection of each kind, and the least that a user can send there.
+pub(crate) fn least() -> impl Iterator<Item = (&'static str, Value)> {
+    rows(LEAST).map(|[path, least, _]| (path, value(least)))
+}
+
 fn rows<const N: usize>(table: &'static str) -> impl Iterator<Item = [&'static str; N]> {
     table.lines().skip(1).map(|line| line.split('\t').collect::<Vec<_>>().try_into().expect("a cell per column"))
 }

@@ -1,5 +1,9 @@
 //! Faults that other API servers had, one test for each that could happen here. Each is named by its record.
 
+mod node_metadata;
+mod old_object;
+mod symmetry;
+
 use http::{Method, Request};
 use serde_json::{Value, json};
 
@@ -8,6 +12,12 @@ use crate::registry::Registry;
 use crate::testing::Server;
 
 const ROBOT: &str = "robot";
+
+/// How many different words clients say.
+const WORDS: usize = 100_000;
+
+/// How many series may come of words that nobody knows: some shapes of paths, each with the code of its answer.
+const SERIES_MORE_MAX: usize = 200;
 
 /// A server on which `robot` may do everything in the namespace `default`, and nothing elsewhere.
 async fn server() -> Server {
@@ -133,6 +143,24 @@ async fn figures_dont_grow_with_what_clients_say() {
         speak(number).await;
     }
     assert_eq!(figures().await, before);
+    // And once more where requests are counted, with as many words as there are.
+    let inner = &server.api.inner;
+    let registry = inner.kinds.current(&server.store);
+    for number in 0..WORDS {
+        let method = Method::from_bytes(format!("W{number}").as_bytes()).unwrap();
+        let uris = [
+            format!("/apis/g{number}/v{number}/namespaces/n{number}/r{number}/o{number}/s{number}"),
+            format!("/api/v1/namespaces/n{number}/pods/p{number}/s{number}?dryRun=d{number}&q{number}"),
+            format!("/w{number}/w{number}"),
+        ];
+        for uri in uris {
+            let observation = inner.metrics.begin(&registry, &method, &uri.parse().unwrap());
+            let answered = http::Response::builder().status(404).body(full("")).unwrap();
+            drop(inner.metrics.end(observation, answered));
+        }
+    }
+    let after = figures().await;
+    assert!(after <= before + SERIES_MORE_MAX, "{before} series became {after}");
 }
 
 /// CVE-2019-16276: headers of a proxy in front were believed from anybody.

@@ -215,20 +215,41 @@ fn create_pod(call: &Call<'_>, node: &str, pod: &Value) -> Result<(), Box<Status
 
 /// A pod that a node makes refers to nothing in the API: the node could read it then.
 fn no_references(call: &Call<'_>, node: &str, pod: &Value) -> Result<(), Box<Status>> {
-    let spec = &pod["spec"];
-    let what = if !spec.text("serviceAccountName").is_empty() {
-        "serviceaccounts"
-    } else if mentions(spec, "secret") || mentions(spec, "secretRef") || mentions(spec, "secretKeyRef") {
-        "secrets"
-    } else if mentions(spec, "configMap") || mentions(spec, "configMapRef") || mentions(spec, "configMapKeyRef") {
-        "configmaps"
-    } else if mentions(spec, "persistentVolumeClaim") || mentions(spec, "ephemeral") {
-        "persistentvolumeclaims"
-    } else {
-        return Ok(());
-    };
     let name = pod["metadata"].text("name");
-    refuse(call, name, &format!("node {} can not create pods that reference {what}", quote(node)))
+    match referenced(&pod["spec"]) {
+        Some(what) => refuse(call, name, &format!("node {} can not create pods that reference {what}", quote(node))),
+        None => Ok(()),
+    }
+}
+
+/// What in the API a pod refers to, as Kubernetes calls it.
+fn referenced(spec: &Value) -> Option<&'static str> {
+    const SECRETS: [&str; 5] = ["secret", "secretRef", "secretKeyRef", "nodePublishSecretRef", "azureFile"];
+    const CONFIG_MAPS: [&str; 3] = ["configMap", "configMapRef", "configMapKeyRef"];
+    const OTHERS: [(&str, &str); 7] = [
+        ("csi", "csidrivers (via CSI volumes)"),
+        ("glusterfs", "endpoints (via glusterFS volumes)"),
+        ("persistentVolumeClaim", "persistentvolumeclaims"),
+        ("ephemeral", "persistentvolumeclaims (via ephemeral volumes)"),
+        ("serviceAccountToken", "serviceaccounts (via projected volumes)"),
+        ("clusterTrustBundle", "clustertrustbundles"),
+        ("podCertificate", "podcertificates"),
+    ];
+    let has_some = |list: &str| spec[list].as_array().is_some_and(|items| !items.is_empty());
+    if !spec.text("serviceAccountName").is_empty() {
+        return Some("serviceaccounts");
+    }
+    if has_some("imagePullSecrets") || SECRETS.iter().any(|field| mentions(spec, field)) {
+        return Some("secrets");
+    }
+    if CONFIG_MAPS.iter().any(|field| mentions(spec, field)) {
+        return Some("configmaps");
+    }
+    if has_some("resourceClaims") {
+        return Some("resourceclaims");
+    }
+    let volumes = &spec["volumes"];
+    OTHERS.iter().find(|(field, _)| mentions(volumes, field)).map(|(_, what)| *what)
 }
 
 fn mentions(value: &Value, field: &str) -> bool {
@@ -354,6 +375,37 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn what_a_pod_refers_to_has_its_name() {
+        let volume = |source: Value| json!({"volumes": [{"name": "a"}, source]});
+        let projected = |source: Value| volume(json!({"projected": {"sources": [{"downwardAPI": {}}, source]}}));
+        let env = |from: Value| json!({"containers": [{"env": [{"name": "A", "valueFrom": from}]}]});
+        for (spec, expected) in [
+            (json!({"serviceAccountName": "s"}), "serviceaccounts"),
+            (json!({"imagePullSecrets": [{"name": "s"}]}), "secrets"),
+            (env(json!({"secretKeyRef": {}})), "secrets"),
+            (volume(json!({"azureFile": {}})), "secrets"),
+            (volume(json!({"csi": {"nodePublishSecretRef": {}}})), "secrets"),
+            (projected(json!({"secret": {}})), "secrets"),
+            (env(json!({"configMapKeyRef": {}})), "configmaps"),
+            (projected(json!({"configMap": {}})), "configmaps"),
+            (json!({"resourceClaims": [{"name": "r"}]}), "resourceclaims"),
+            (volume(json!({"csi": {"driver": "d"}})), "csidrivers (via CSI volumes)"),
+            (volume(json!({"glusterfs": {}})), "endpoints (via glusterFS volumes)"),
+            (volume(json!({"persistentVolumeClaim": {}})), "persistentvolumeclaims"),
+            (volume(json!({"ephemeral": {}})), "persistentvolumeclaims (via ephemeral volumes)"),
+            (projected(json!({"serviceAccountToken": {}})), "serviceaccounts (via projected volumes)"),
+            (projected(json!({"clusterTrustBundle": {}})), "clustertrustbundles"),
+            (projected(json!({"podCertificate": {}})), "podcertificates"),
+        ] {
+            assert_eq!(referenced(&spec), Some(expected), "{spec}");
+        }
+        for spec in [json!({}), volume(json!({"hostPath": {}})), volume(json!({"emptyDir": {}})), projected(json!({}))]
+        {
+            assert_eq!(referenced(&spec), None, "{spec}");
+        }
+    }
 
     #[test]
     fn labels_that_choose_pods_are_not_a_nodes_own() {
