@@ -9,6 +9,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use setpoint_api::FieldError;
 
+use crate::cel::Budget;
 use crate::edit::Edit;
 use crate::facts;
 use crate::kind::{Kind, Subresource, Types};
@@ -85,12 +86,15 @@ impl Versions {
     }
 }
 
-/// What is wrong with a value under a part of a schema; fields are named from `field` on. Rules in CEL are not asked.
-pub(crate) fn violations(value: &Value, schema: &Value, field: &str) -> Vec<FieldError> {
+/// What is wrong with a default under its part of a schema; fields are named from `field` on. Rules in CEL are asked within the budget
+/// if all else is right.
+pub(crate) fn violations(value: &Value, schema: &Value, field: &str, budget: &mut Budget) -> Vec<FieldError> {
     let mut builder = builder::Builder::default();
     let Ok(id) = builder.part(schema) else { return Vec::new() };
     let tree = builder.finish();
-    tree.place(id).map_or_else(Vec::new, |place| check::check(value, part::Part::Place(place), None, field))
+    let Some(place) = tree.place(id) else { return Vec::new() };
+    let found = check::check(value, part::Part::Place(place), None, field);
+    if found.is_empty() { expressions::check_default(value, place, field, budget) } else { found }
 }
 
 fn kind(crd: &Value, version: &Value, versions: &Arc<Versions>, tree: &Arc<tree::Tree>, root: TypeId) -> Kind {

@@ -10,12 +10,24 @@ use crate::types::Shape;
 #[derive(Debug, Default)]
 pub struct Errors {
     found: Vec<FieldError>,
+    /// What is wrong and was so before: the user is told, and it counts for nothing.
+    forgiven: Vec<FieldError>,
 }
 
 impl Errors {
     /// Nothing wrong so far.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Takes what is wrong and was so before.
+    pub fn forgive(&mut self, found: Vec<FieldError>) {
+        self.forgiven.extend(found);
+    }
+
+    /// All errors, and what was forgiven as texts for the user.
+    pub fn into_parts(self) -> (Vec<FieldError>, Vec<String>) {
+        (self.found, self.forgiven.iter().map(ToString::to_string).collect())
     }
 
     /// A value is missing.

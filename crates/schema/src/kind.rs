@@ -161,6 +161,11 @@ impl Kind {
 
     /// What is wrong with a write to the object (`""`) or to one of its subresources; empty if nothing.
     pub fn check_update(&self, subresource: &str, new: &Value, old: &Value) -> Vec<FieldError> {
+        self.judge_update(subresource, new, old).0
+    }
+
+    /// The same, and what the user is warned of because it was wrong before: it is forgiven.
+    pub fn judge_update(&self, subresource: &str, new: &Value, old: &Value) -> (Vec<FieldError>, Vec<String>) {
         let (new, old) = (self.node(new), self.node(old));
         let mut errs = Errors::new();
         metadata::validate_generic(&new, self.namespaced, NameRule::PATH_SEGMENT, &mut errs);
@@ -170,7 +175,7 @@ impl Kind {
             "status" => self.behaviour.check_status_update(self, &new, &old, &mut errs),
             other => self.behaviour.check_subresource_update(other, self, &new, &old, &mut errs),
         }
-        errs.into_vec()
+        errs.into_parts()
     }
 
     /// Brings an object into the form in which it is stored: zero values out, fields that are always printed in.

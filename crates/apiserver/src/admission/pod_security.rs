@@ -44,6 +44,31 @@ impl Level {
     }
 }
 
+/// The minor version of Kubernetes whose rules are held against pods. What a namespace knows of later ones are today's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Minor(u32);
+
+impl Minor {
+    /// The rules of today.
+    const LATEST: Minor = Minor(36);
+
+    /// From `latest` or `v1.30`. What can't be read is the latest.
+    fn parse(text: &str) -> Minor {
+        let minor = text.strip_prefix("v1.").and_then(|minor| minor.parse().ok());
+        minor.map_or(Minor::LATEST, |minor| Minor(minor).min(Minor::LATEST))
+    }
+
+    /// Whether these are rules of this minor version or a later one.
+    fn has(self, since: u32) -> bool {
+        self.0 >= since
+    }
+}
+
+/// Whether a pod has a user namespace of its own: its root is nobody on the node.
+fn has_own_users(pod: &Value) -> bool {
+    pod["spec"].get("hostUsers") == Some(&Value::Bool(false))
+}
+
 /// Something that a level does not allow: what, and where.
 #[derive(Debug, PartialEq, Eq)]
 struct Violation {
@@ -61,7 +86,7 @@ impl Violation {
 pub(super) fn check(call: &mut Call<'_>, pod: &Value) -> Result<(), Box<Status>> {
     let labels = namespace_labels(call);
     let enforced = policy(&labels, "enforce");
-    if let Some(found) = violations(enforced.0, pod) {
+    if let Some(found) = violations(enforced.0, &enforced.1, pod) {
         let why = format!("violates PodSecurity \"{}:{}\": {found}", enforced.0.name(), enforced.1);
         return Err(forbidden(call, pod, why));
     }
@@ -84,7 +109,7 @@ pub(super) fn check_template(call: &mut Call<'_>, object: &Value) {
 
 fn warn(call: &mut Call<'_>, labels: &Value, pod: &Value) {
     let (level, version) = warned(labels, unlabelled(call));
-    if let Some(found) = violations(level, pod) {
+    if let Some(found) = violations(level, &version, pod) {
         call.warnings.push(format!("would violate PodSecurity \"{}:{version}\": {found}", level.name()));
     }
 }
@@ -152,17 +177,19 @@ fn is_level(text: &str) -> bool {
     matches!(text, "privileged" | "baseline" | "restricted")
 }
 
-fn found(level: Level, pod: &Value) -> Vec<Violation> {
+/// What is wrong with a pod under the rules of a level at a version.
+fn found(level: Level, version: &str, pod: &Value) -> Vec<Violation> {
+    let minor = Minor::parse(version);
     match level {
         Level::Privileged => Vec::new(),
-        Level::Baseline => baseline::check(pod),
-        Level::Restricted => restricted::check(pod),
+        Level::Baseline => baseline::check(pod, minor),
+        Level::Restricted => restricted::check(pod, minor),
     }
 }
 
 /// What is wrong with a pod, as one text.
-fn violations(level: Level, pod: &Value) -> Option<String> {
-    let found = found(level, pod);
+fn violations(level: Level, version: &str, pod: &Value) -> Option<String> {
+    let found = found(level, version, pod);
     let texts = found.iter().map(|violation| match &*violation.detail {
         "" => violation.what.clone(),
         detail => format!("{} ({detail})", violation.what),

@@ -224,3 +224,36 @@ async fn groups_are_found_in_discovery_documents_and_services() {
         server.store.reached(setpoint_api::Revision::new(revision.get() + 1)).await;
     }
 }
+
+/// A rule that came later doesn't stop who changes something else, but they are told.
+#[tokio::test]
+async fn what_was_wrong_before_a_change_is_forgiven_and_told() {
+    let server = Server::start().await;
+    let definition = |rule: &str| {
+        let rules = json!([{"rule": rule, "message": "it is too large"}]);
+        let size =
+            json!({"type": "object", "properties": {"width": {"type": "integer"}}, "x-kubernetes-validations": rules});
+        let spec = json!({"type": "object", "properties": {"size": size, "color": {"type": "string"}}});
+        let schema = json!({"type": "object", "properties": {"spec": spec}});
+        let version = json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}});
+        let names = json!({"plural": "boxes", "singular": "box", "kind": "Box", "listKind": "BoxList"});
+        json!({"metadata": {"name": "boxes.example.com"},
+            "spec": {"group": "example.com", "scope": "Cluster", "names": names, "versions": [version]}})
+    };
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    server.done("POST", path, definition("true")).await;
+    let object = json!({"apiVersion": "example.com/v1", "kind": "Box", "metadata": {"name": "b"}, "spec": {"size": {"width": 9}}});
+    server.done("POST", "/apis/example.com/v1/boxes", object).await;
+    server.done("PATCH", &format!("{path}/boxes.example.com"), definition("self.width < 5")).await;
+    let patch = async |spec: Value| {
+        let request =
+            http::Request::patch("/apis/example.com/v1/boxes/b").header("content-type", "application/merge-patch+json");
+        let response = server.answer(request.body(crate::body::full(json!({"spec": spec}).to_string())).unwrap()).await;
+        let warnings = response.headers().get_all("warning").iter().map(|text| text.to_str().unwrap().to_owned());
+        (response.status().as_u16(), warnings.collect::<Vec<_>>())
+    };
+    let told = "299 - \"spec.size: Invalid value: it is too large\"";
+    assert_eq!(patch(json!({"color": "red"})).await, (200, vec![told.to_owned()]));
+    assert_eq!(patch(json!({"size": {"width": 8}})).await.0, 422, "what changes is judged");
+    assert_eq!(patch(json!({"size": {"width": 4}})).await, (200, vec![]));
+}

@@ -35,13 +35,13 @@ async fn told(
     media: &str,
     body: &Value,
 ) -> (u16, Value, Option<Value>) {
-    let before = backend.asked().len();
+    let before = backend.count();
     let mut request = Request::new(full(if body.is_null() { String::new() } else { body.to_string() }));
     *request.method_mut() = Method::from_bytes(method.as_bytes()).unwrap();
     *request.uri_mut() = path.parse().unwrap();
     request.headers_mut().insert("content-type", media.parse().unwrap());
     let (code, answer) = server.ask(request).await;
-    let review = backend.asked().get(before).map(|(_, review)| review["request"].clone());
+    let review = backend.body(before).map(|review| review["request"].clone());
     (code, answer, review)
 }
 

@@ -164,7 +164,8 @@ async fn next<'a>(
     if subresource.is_empty() {
         kind.count_emptied(&mut new, &old, &call.emptied);
     }
-    let errors = kind.check_update(subresource, &new, &old);
+    let (errors, forgiven) = kind.judge_update(subresource, &new, &old);
+    call.warnings.extend(forgiven);
     if !errors.is_empty() {
         let errors = super::as_given(call, &new, errors, |given| kind.check_update(subresource, given, &old));
         return Err(Box::new(Status::invalid(&kind.group_kind(), name, &errors)));

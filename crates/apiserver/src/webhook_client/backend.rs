@@ -82,6 +82,16 @@ impl Backend {
         Backend { address, ca_bundle, asked, _serving: Arc::new(serving) }
     }
 
+    /// How many requests there were so far.
+    pub(crate) fn count(&self) -> usize {
+        self.asked.lock().unwrap().len()
+    }
+
+    /// The body of one of them.
+    pub(crate) fn body(&self, at: usize) -> Option<Value> {
+        self.asked.lock().unwrap().get(at).map(|(_, body)| body.clone())
+    }
+
     /// The paths and bodies of all requests so far.
     pub(crate) fn asked(&self) -> Vec<(String, Value)> {
         self.asked.lock().unwrap().clone()

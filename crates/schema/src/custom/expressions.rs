@@ -20,11 +20,30 @@ use crate::types::ListType;
 const MESSAGE_BYTES_MAX: usize = 5 * 1024;
 
 /// What the rules say about an object.
-pub(super) fn check(new: &Value, old: Option<&Value>, root: Place<'_>) -> Vec<FieldError> {
-    let mut walk = Walk { budget: Budget::full(), found: Vec::new() };
+pub(super) struct Said {
+    pub(super) found: Vec<FieldError>,
+    /// What is wrong with values that did not change.
+    pub(super) forgiven: Vec<FieldError>,
+}
+
+/// Asks the rules about an object.
+pub(super) fn check(new: &Value, old: Option<&Value>, root: Place<'_>) -> Said {
+    let mut walk = Walk { budget: &mut Budget::full(), found: Vec::new(), forgiven: Vec::new() };
     let ratchet = Ratchet { now: old.map(|old| Correlation { old, new, place: root }), above: None };
     // The walk ends early when the budget does; what it found until then says so.
     let _ = walk.value(new, old, root, "", ratchet);
+    Said { found: walk.found, forgiven: walk.forgiven }
+}
+
+/// What the rules say about a value that is to be filled in, as one that stays and as one that is new.
+pub(super) fn check_default(value: &Value, place: Place<'_>, path: &str, budget: &mut Budget) -> Vec<FieldError> {
+    let mut walk = Walk { budget, found: Vec::new(), forgiven: Vec::new() };
+    for old in [Some(value), None] {
+        let _ = walk.value(value, old, place, path, Ratchet { now: None, above: None });
+        if !walk.found.is_empty() {
+            break;
+        }
+    }
     walk.found
 }
 
@@ -104,12 +123,13 @@ impl<'a> Ratchet<'a> {
 /// The budget is spent.
 struct Spent;
 
-struct Walk {
-    budget: Budget,
+struct Walk<'b> {
+    budget: &'b mut Budget,
     found: Vec<FieldError>,
+    forgiven: Vec<FieldError>,
 }
 
-impl Walk {
+impl Walk<'_> {
     fn value(
         &mut self,
         new: &Value,
@@ -177,7 +197,7 @@ impl Walk {
                 continue;
             }
             let outcome = bindings(new, old, reading, rule.optional_old_self).and_then(|bindings| {
-                program.evaluate(&bindings, &mut self.budget).map(|value| value.as_bool() == Some(true))
+                program.evaluate(&bindings, self.budget).map(|value| value.as_bool() == Some(true))
             });
             match outcome {
                 Ok(true) => continue,
@@ -213,15 +233,17 @@ impl Walk {
             let detail = match message {
                 Ok(message) => message.unwrap_or_else(|| default_message(rule)),
                 Err(detail) => {
-                    if !unchanged {
-                        self.invalid(&at, ty, detail);
+                    let error = FieldError::invalid(&Path::nil(), ty, detail).at(shown_path(&at));
+                    if unchanged {
+                        self.forgiven.push(error)
+                    } else {
+                        self.found.push(error)
                     }
                     return Err(Spent);
                 }
             };
-            if !unchanged {
-                self.found.push(of_reason(&rule.reason, shown, detail).at(shown_path(&at)));
-            }
+            let error = of_reason(&rule.reason, shown, detail).at(shown_path(&at));
+            if unchanged { self.forgiven.push(error) } else { self.found.push(error) }
         }
         Ok(())
     }
@@ -236,7 +258,7 @@ impl Walk {
         rule: &Validation,
     ) -> Result<Option<String>, String> {
         let made = bindings(new, old, reading, rule.optional_old_self).and_then(|bindings| {
-            program.evaluate(&bindings, &mut self.budget).map(|value| value.as_str().map(|text| text.trim().to_owned()))
+            program.evaluate(&bindings, self.budget).map(|value| value.as_str().map(|text| text.trim().to_owned()))
         });
         match made {
             Ok(message) => {

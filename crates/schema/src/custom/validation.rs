@@ -64,7 +64,9 @@ fn check_expressions(new: &Value, old: Option<&Value>, root: Place<'_>, errs: &m
         let nil = setpoint_api::Path::nil();
         return errs.push(FieldError::invalid(&nil, BadValue::Json("null".to_owned()), detail));
     }
-    errs.extend(expressions::check(new, old, root));
+    let said = expressions::check(new, old, root);
+    errs.extend(said.found);
+    errs.forgive(said.forgiven);
 }
 
 fn is_blocking(error: &FieldError) -> bool {

@@ -1,9 +1,10 @@
 //! What the baseline level does not allow: the ways that are known to reach the node.
 
 use serde_json::Value;
+use setpoint_api::quote::quote;
 use setpoint_schema::Edit;
 
-use super::{Violation, containers, distinct, listed, named, quoted, setters};
+use super::{Minor, Violation, containers, distinct, has_own_users, listed, named, quoted, setters};
 
 const CAPABILITIES: [&str; 13] = [
     "AUDIT_WRITE",
@@ -39,19 +40,22 @@ const SYSCTLS: [&str; 12] = [
 const SELINUX_TYPES: [&str; 5] = ["", "container_t", "container_init_t", "container_kvm_t", "container_engine_t"];
 
 /// All that the level does not allow.
-pub(super) fn check(pod: &Value) -> Vec<Violation> {
+pub(super) fn check(pod: &Value, minor: Minor) -> Vec<Violation> {
     let own = [apparmor(pod), capabilities(pod)];
     let volumes = [host_namespaces(pod), host_paths(pod)];
-    let rest = [host_ports(pod), host_probes(pod), privileged(pod), proc_mount(pod), selinux(pod)];
-    let last = [seccomp(pod), sysctls(pod), windows(pod)];
+    let unmasked = proc_mount(pod).filter(|_| !minor.has(35) || !has_own_users(pod));
+    let rest = [host_ports(pod), host_probes(pod, minor), privileged(pod), unmasked, selinux(pod, minor)];
+    let last = [seccomp(pod, minor), sysctls(pod, minor), windows(pod)];
     own.into_iter().chain(volumes).chain(rest).chain(last).flatten().collect()
 }
 
 /// Those rules of the level that the next one takes over as they are.
-pub(super) fn check_kept(pod: &Value) -> Vec<Violation> {
-    let first = [apparmor(pod), host_namespaces(pod), host_ports(pod), host_probes(pod), privileged(pod)];
-    let last = [proc_mount(pod), selinux(pod), sysctls(pod), windows(pod)];
-    first.into_iter().chain(last).flatten().collect()
+pub(super) fn check_kept(pod: &Value, minor: Minor) -> Vec<Violation> {
+    let until = |minor_after: u32, violation: Option<Violation>| violation.filter(|_| !minor.has(minor_after));
+    let own = [apparmor(pod), until(22, capabilities(pod)), host_namespaces(pod), host_ports(pod)];
+    let rest = [host_probes(pod, minor), privileged(pod), until(35, proc_mount(pod)), selinux(pod, minor)];
+    let last = [until(19, seccomp(pod, minor)), sysctls(pod, minor), windows(pod)];
+    own.into_iter().chain(rest).chain(last).flatten().collect()
 }
 
 fn apparmor(pod: &Value) -> Option<Violation> {
@@ -124,7 +128,10 @@ fn host_ports(pod: &Value) -> Option<Violation> {
 }
 
 /// Probes and hooks that talk to another host than the pod.
-fn host_probes(pod: &Value) -> Option<Violation> {
+fn host_probes(pod: &Value, minor: Minor) -> Option<Violation> {
+    if !minor.has(34) {
+        return None;
+    }
     let hosts = |container: &Value| -> Vec<String> {
         let handlers = [
             &container["livenessProbe"],
@@ -153,11 +160,7 @@ fn privileged(pod: &Value) -> Option<Violation> {
     (!names.is_empty()).then(|| Violation::new("privileged", detail))
 }
 
-fn proc_mount(pod: &Value) -> Option<Violation> {
-    // A pod with a user namespace of its own sees nothing of the node's.
-    if pod["spec"].get("hostUsers") == Some(&Value::Bool(false)) {
-        return None;
-    }
+pub(super) fn proc_mount(pod: &Value) -> Option<Violation> {
     let kind = |container: &Value| container["securityContext"].text("procMount").to_owned();
     let names = named(pod, |container| !matches!(&*kind(container), "" | "Default"));
     let kinds: Vec<String> = containers(pod).map(kind).filter(|kind| !matches!(&**kind, "" | "Default")).collect();
@@ -167,17 +170,16 @@ fn proc_mount(pod: &Value) -> Option<Violation> {
     (!names.is_empty()).then(|| Violation::new("procMount", detail))
 }
 
-fn selinux(pod: &Value) -> Option<Violation> {
+fn selinux(pod: &Value, minor: Minor) -> Option<Violation> {
+    let allowed = if minor.has(31) { &SELINUX_TYPES[..] } else { &SELINUX_TYPES[..4] };
     let options = |holder: &Value| holder["securityContext"]["seLinuxOptions"].clone();
     let bad = |options: &Value| {
-        !SELINUX_TYPES.contains(&options.text("type"))
-            || !options.text("user").is_empty()
-            || !options.text("role").is_empty()
+        !allowed.contains(&options.text("type")) || !options.text("user").is_empty() || !options.text("role").is_empty()
     };
     let names = named(pod, |container| bad(&options(container)));
     let who = setters(bad(&options(&pod["spec"])), &names)?;
     let all: Vec<Value> = std::iter::once(&pod["spec"]).chain(containers(pod)).map(options).collect();
-    let types = distinct(all.iter().map(|o| o.text("type")).filter(|t| !SELINUX_TYPES.contains(t)).collect());
+    let types = distinct(all.iter().map(|o| o.text("type")).filter(|t| !allowed.contains(t)).collect());
     let mut parts = Vec::new();
     if !types.is_empty() {
         let noun = if types.len() == 1 { "type" } else { "types" };
@@ -192,7 +194,10 @@ fn selinux(pod: &Value) -> Option<Violation> {
     Some(Violation::new("seLinuxOptions", detail))
 }
 
-fn seccomp(pod: &Value) -> Option<Violation> {
+fn seccomp(pod: &Value, minor: Minor) -> Option<Violation> {
+    if !minor.has(19) {
+        return seccomp_annotations(pod);
+    }
     let kind = |holder: &Value| holder["securityContext"]["seccompProfile"].text("type").to_owned();
     let bad = |holder: &Value| !matches!(&*kind(holder), "" | "RuntimeDefault" | "Localhost");
     let names = named(pod, bad);
@@ -204,9 +209,34 @@ fn seccomp(pod: &Value) -> Option<Violation> {
     Some(Violation::new("seccompProfile", detail))
 }
 
-fn sysctls(pod: &Value) -> Option<Violation> {
+/// Where it stood before there was a field for it.
+fn seccomp_annotations(pod: &Value) -> Option<Violation> {
+    let own = "seccomp.security.alpha.kubernetes.io/pod".to_owned();
+    let of_containers = containers(pod)
+        .map(|container| format!("container.seccomp.security.alpha.kubernetes.io/{}", container.text("name")));
+    let annotations = &pod["metadata"]["annotations"];
+    let bad = |key: String| {
+        let value = annotations.get(&key)?.as_str()?;
+        let allowed = matches!(value, "runtime/default" | "docker/default") || value.starts_with("localhost/");
+        (!allowed).then(|| format!("{key}={}", quote(value)))
+    };
+    let found: Vec<String> = std::iter::once(own).chain(of_containers).filter_map(bad).collect();
+    let found = distinct(found.iter().map(String::as_str).collect());
+    let noun = if found.len() == 1 { "annotation" } else { "annotations" };
+    let detail = format!("forbidden {noun} {}", found.join(", "));
+    (!found.is_empty()).then(|| Violation::new("seccompProfile", detail))
+}
+
+fn sysctls(pod: &Value, minor: Minor) -> Option<Violation> {
+    // They came in this order.
+    let allowed = match minor {
+        minor if minor.has(32) => &SYSCTLS[..],
+        minor if minor.has(29) => &SYSCTLS[..10],
+        minor if minor.has(27) => &SYSCTLS[..6],
+        _ => &SYSCTLS[..5],
+    };
     let all = pod["spec"]["securityContext"]["sysctls"].as_array().into_iter().flatten();
-    let bad: Vec<&str> = all.map(|sysctl| sysctl.text("name")).filter(|name| !SYSCTLS.contains(name)).collect();
+    let bad: Vec<&str> = all.map(|sysctl| sysctl.text("name")).filter(|name| !allowed.contains(name)).collect();
     (!bad.is_empty()).then(|| Violation::new("forbidden sysctls", bad.join(", ")))
 }
 

@@ -68,7 +68,7 @@ fn warn_of_pods(call: &mut Call<'_>, namespace: &str, (level, version): (Level, 
     // For each thing that is wrong: the first pod by name, and how many there are.
     let mut wrong: BTreeMap<String, (String, usize)> = BTreeMap::new();
     for pod in pods.iter().take(PODS_MAX) {
-        let violations = found(level, pod);
+        let violations = found(level, &version, pod);
         if violations.is_empty() {
             continue;
         }

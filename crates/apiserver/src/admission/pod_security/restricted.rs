@@ -3,7 +3,7 @@
 use serde_json::Value;
 use setpoint_schema::Edit;
 
-use super::{Violation, baseline, containers, distinct, listed, named, quoted, setters};
+use super::{Minor, Violation, baseline, containers, distinct, has_own_users, listed, named, quoted, setters};
 
 const VOLUMES: [&str; 9] = [
     "configMap",
@@ -18,12 +18,22 @@ const VOLUMES: [&str; 9] = [
 ];
 
 /// All that the level does not allow.
-pub(super) fn check(pod: &Value) -> Vec<Violation> {
-    let on_windows = pod["spec"]["os"].text("name") == "windows";
+pub(super) fn check(pod: &Value, minor: Minor) -> Vec<Violation> {
+    let on_windows = minor.has(25) && pod["spec"]["os"].text("name") == "windows";
+    let own_users = minor.has(35) && has_own_users(pod);
+    let since = |first: u32, violation: Option<Violation>| violation.filter(|_| minor.has(first));
     let linux = |violation: Option<Violation>| violation.filter(|_| !on_windows);
-    let own =
-        [linux(escalation(pod)), linux(capabilities(pod)), volumes(pod), non_root(pod), user(pod), linux(seccomp(pod))];
-    baseline::check_kept(pod).into_iter().chain(own.into_iter().flatten()).collect()
+    let of_root = |violation: Option<Violation>| violation.filter(|_| !own_users);
+    let own = [
+        since(8, linux(escalation(pod))),
+        since(22, linux(capabilities(pod))),
+        since(35, baseline::proc_mount(pod)),
+        volumes(pod),
+        of_root(non_root(pod)),
+        since(23, of_root(user(pod))),
+        since(19, linux(seccomp(pod))),
+    ];
+    baseline::check_kept(pod, minor).into_iter().chain(own.into_iter().flatten()).collect()
 }
 
 fn escalation(pod: &Value) -> Option<Violation> {

@@ -7,7 +7,90 @@ use crate::body::full;
 use crate::testing::Server;
 
 fn check(level: Level, spec: Value, expected: Option<&str>) {
-    assert_eq!(violations(level, &json!({"metadata": {"name": "p"}, "spec": spec})).as_deref(), expected);
+    check_at(level, "latest", spec, expected);
+}
+
+fn check_at(level: Level, version: &str, spec: Value, expected: Option<&str>) {
+    let pod = json!({"metadata": {"name": "p"}, "spec": spec});
+    assert_eq!(violations(level, version, &pod).as_deref(), expected, "{version}");
+}
+
+/// Each rule that was added or changed by a version, on both sides of that version.
+#[test]
+fn a_version_has_the_rules_of_its_time() {
+    let container = |more: Value| {
+        let mut container = json!({"name": "c", "securityContext": {
+            "allowPrivilegeEscalation": false, "runAsNonRoot": true, "capabilities": {"drop": ["ALL"]},
+            "seccompProfile": {"type": "RuntimeDefault"},
+        }});
+        more.as_object().unwrap().iter().for_each(|(name, value)| container["securityContext"][name] = value.clone());
+        json!({"containers": [container]})
+    };
+    let with = |more: Value, field: &str, value: Value| {
+        let mut spec = container(more);
+        spec[field] = value;
+        spec
+    };
+    let sysctl = |name: &str| with(json!({}), "securityContext", json!({"sysctls": [{"name": name, "value": "1"}]}));
+    let selinux = with(json!({}), "securityContext", json!({"seLinuxOptions": {"type": "container_engine_t"}}));
+    let mut probe = container(json!({}));
+    probe["containers"][0]["livenessProbe"] = json!({"httpGet": {"host": "192.0.2.1", "port": 1}});
+    let windows = |more: Value| with(more, "os", json!({"name": "windows"}));
+    let open = json!({"allowPrivilegeEscalation": null, "capabilities": null, "seccompProfile": null});
+    let own_users = |more: Value| with(more, "hostUsers", json!(false));
+    use Level::{Baseline, Restricted};
+    // Until the first version the first answer, from then on the second.
+    for (level, since, spec, before, after) in [
+        (Restricted, 8, container(json!({"allowPrivilegeEscalation": null})), None, Some("allowPrivilegeEscalation")),
+        (Restricted, 19, container(json!({"seccompProfile": null})), None, Some("seccompProfile")),
+        (Baseline, 19, container(json!({"seccompProfile": {"type": "Unconfined"}})), None, Some("seccompProfile")),
+        (Restricted, 22, container(json!({"capabilities": null})), None, Some("unrestricted capabilities")),
+        (Restricted, 23, container(json!({"runAsUser": 0})), None, Some("runAsUser=0")),
+        (Restricted, 25, windows(open), Some("allowPrivilegeEscalation"), None),
+        (Baseline, 27, sysctl("net.ipv4.ip_local_reserved_ports"), Some("forbidden sysctls"), None),
+        (Baseline, 29, sysctl("net.ipv4.tcp_keepalive_time"), Some("forbidden sysctls"), None),
+        (Baseline, 32, sysctl("net.ipv4.tcp_rmem"), Some("forbidden sysctls"), None),
+        (Baseline, 31, selinux, Some("seLinuxOptions"), None),
+        (Baseline, 34, probe, None, Some("probe or lifecycle host")),
+        (Baseline, 35, own_users(json!({"procMount": "Unmasked"})), Some("procMount"), None),
+        (Restricted, 35, own_users(json!({"runAsNonRoot": false, "runAsUser": 0})), Some("runAsNonRoot"), None),
+    ] {
+        for (version, expected) in [
+            (format!("v1.{}", since - 1), before),
+            (format!("v1.{since}"), after),
+            ("v1.99".to_owned(), after),
+            ("latest".to_owned(), after),
+            ("unreadable".to_owned(), after),
+        ] {
+            let pod = json!({"metadata": {"name": "p"}, "spec": spec});
+            let found = violations(level, &version, &pod);
+            let is_expected = match (&found, expected) {
+                (None, None) => true,
+                (Some(found), Some(expected)) => found.starts_with(expected),
+                _ => false,
+            };
+            assert!(is_expected, "{version} {spec}: {found:?}");
+        }
+    }
+    // What a pod of its own users may do under the baseline stays forbidden to the restricted ones.
+    let unmasked = own_users(json!({"procMount": "Unmasked"}));
+    let expected = "procMount (container \"c\" must not set securityContext.procMount to \"Unmasked\")";
+    for version in ["v1.34", "v1.35", "latest"] {
+        check_at(Restricted, version, unmasked.clone(), Some(expected));
+    }
+}
+
+#[test]
+fn before_there_were_fields_for_it_annotations_counted() {
+    let annotations = json!({
+        "seccomp.security.alpha.kubernetes.io/pod": "unconfined",
+        "container.seccomp.security.alpha.kubernetes.io/c": "docker/default",
+    });
+    let pod = json!({"metadata": {"annotations": annotations}, "spec": {"containers": [{"name": "c"}]}});
+    let expected =
+        "seccompProfile (forbidden annotation seccomp.security.alpha.kubernetes.io/pod=\"unconfined\")".to_owned();
+    assert_eq!(violations(Level::Baseline, "v1.18", &pod), Some(expected));
+    assert_eq!(violations(Level::Baseline, "v1.19", &pod), None);
 }
 
 #[test]

@@ -1,10 +1,9 @@
 //! Defaults in schemas: they keep to their own schema, so that they can be filled in.
-//!
-//! They are checked as objects are, but for rules in CEL.
 
 use serde_json::Value;
 use setpoint_api::{BadValue, FieldError};
 
+use crate::cel::Budget;
 use crate::custom;
 use crate::edit::Edit;
 use crate::errors::Errors;
@@ -13,24 +12,24 @@ use crate::node::Node;
 /// What is wrong with the defaults in a schema.
 pub(super) fn violations(root: &Node<'_>) -> Vec<FieldError> {
     let mut errs = Errors::new();
-    walk(root, &mut errs);
+    walk(root, &mut Budget::full(), &mut errs);
     errs.into_vec()
 }
 
-fn walk(schema: &Node<'_>, errs: &mut Errors) {
+fn walk(schema: &Node<'_>, budget: &mut Budget, errs: &mut Errors) {
     let default = schema.get("default");
     if let Some(value) = default.value() {
         if has_unknown(value, schema.json()) {
             errs.invalid(&default, BadValue::json(value), "must not have unknown fields");
         }
-        errs.extend(custom::violations(value, schema.json(), &default.path()));
+        errs.extend(custom::violations(value, schema.json(), &default.path(), budget));
     }
     let items = schema.get("items");
     if items.json().is_object() {
-        walk(&items, errs);
+        walk(&items, budget, errs);
     }
     for (_, property) in schema.entries("properties") {
-        walk(&property, errs);
+        walk(&property, budget, errs);
     }
 }
 
@@ -60,6 +59,43 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn defaults_keep_to_rules_in_cel_as_what_stays_and_as_what_is_new() {
+        let rules = |rule: &str, more: Value| {
+            let mut one = json!({"rule": rule, "message": "no"});
+            more.as_object().unwrap().iter().for_each(|(name, value)| one[name] = value.clone());
+            json!([one])
+        };
+        let field = |rule: &str, more: Value| {
+            let validations = rules(rule, more);
+            json!({"type": "integer", "default": 3, "x-kubernetes-validations": validations})
+        };
+        let new = json!({"optionalOldSelf": true});
+        let inside = json!({"type": "object", "default": {"x": 1}, "properties": {
+            "x": {"type": "integer", "x-kubernetes-validations": rules("self > 1", json!({}))},
+        }});
+        let wrong = json!({"type": "integer", "maximum": 1, "default": 3, "x-kubernetes-validations": rules("false", json!({}))});
+        let spec = json!({"type": "object", "properties": {
+            "a": field("self > 2", json!({})),
+            "b": field("self > 3", json!({})),
+            "c": field("self == oldSelf", json!({})),
+            "d": field("oldSelf.hasValue()", new.clone()),
+            "e": field("!oldSelf.hasValue()", new),
+            "f": inside,
+            "g": wrong,
+        }});
+        assert_eq!(
+            violations_of(spec),
+            [
+                "s.properties[b].default: Invalid value: 3: no",
+                "s.properties[d].default: Invalid value: 3: no",
+                "s.properties[e].default: Invalid value: 3: no",
+                "s.properties[f].default.x: Invalid value: 1: no",
+                "s.properties[g].default: Invalid value: 3:  in body should be less than or equal to 1",
+            ]
+        );
+    }
 
     fn violations_of(schema: Value) -> Vec<String> {
         violations(&Node::untyped(&schema).at("s")).iter().map(ToString::to_string).collect()

@@ -12,11 +12,15 @@ use super::metrics::validate_metrics;
 use super::targets::targets;
 use crate::behaviour::{Behaviour, Context, keep};
 use crate::columns::Column;
+use crate::decode::{DecodeError, Decoded, decode};
 use crate::edit::Edit;
+use crate::emptied::Emptied;
 use crate::errors::Errors;
+use crate::json::Json;
 use crate::kind::Kind;
 use crate::metadata;
 use crate::node::Node;
+use crate::types::TypeRef;
 
 /// The share of CPU to aim for if nothing else is said.
 pub(super) const CPU_PERCENT: i64 = 80;
@@ -47,6 +51,18 @@ pub(super) const COLUMNS: &[Column<'static>] = &[
 pub struct HorizontalPodAutoscaler;
 
 impl Behaviour for HorizontalPodAutoscaler {
+    /// Rules without any policy are a mistake where those that say nothing of policies get the usual ones.
+    fn decode(&self, document: Json<'_>, root: TypeRef<'_>) -> Result<Decoded, DecodeError> {
+        let mut decoded = decode(document, root)?;
+        let is_policies = |one: &Emptied| {
+            DIRECTIONS.iter().any(|direction| *one.path() == *format!("spec.behavior.{direction}.policies"))
+        };
+        for one in decoded.emptied.iter().filter(|one| is_policies(one)) {
+            one.restore(&mut decoded.value);
+        }
+        Ok(decoded)
+    }
+
     fn default(&self, object: &mut Value) {
         super::conversion::drop_annotations(object.ensure("metadata"));
         let spec = object.ensure("spec");
@@ -247,6 +263,28 @@ fn min_pods(object: &Value) -> Value {
 
 #[cfg(test)]
 mod tests {
+    /// Who gives no policies gets the usual ones; who gives none on purpose has made a mistake.
+    #[test]
+    fn rules_with_no_policy_at_all_differ_from_those_that_say_nothing_of_policies() {
+        let kind = crate::builtin::by_plural("autoscaling", "v2", "horizontalpodautoscalers").unwrap();
+        let target = json!({"kind": "Deployment", "name": "d", "apiVersion": "apps/v1"});
+        for (rules, expected) in [
+            (
+                json!({"policies": []}),
+                vec!["spec.behavior.scaleDown.policies: Required value: must specify at least one Policy"],
+            ),
+            (json!({}), vec![]),
+            (json!({"policies": null}), vec![]),
+        ] {
+            let spec = json!({"scaleTargetRef": target, "maxReplicas": 2, "behavior": {"scaleDown": rules}});
+            let object = json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "a", "namespace": "n"}, "spec": spec});
+            let mut decoded = kind.behaviour.decode(Json::from(object), kind.root_type()).unwrap().value;
+            kind.behaviour.default(&mut decoded);
+            let found: Vec<String> = kind.check_create(&decoded).iter().map(ToString::to_string).collect();
+            assert_eq!(found, expected, "{rules}");
+        }
+    }
+
     use super::super::super::testing::{columns, create, create_fails, update};
     use super::*;
 
