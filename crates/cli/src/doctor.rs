@@ -65,7 +65,7 @@ type Finding = Result<String, (String, String)>;
 pub async fn run(arguments: &DoctorArguments) -> Result<(), Failure> {
     let folder = arguments.data_dir.clone().or_else(data_folder);
     if arguments.cis {
-        return benchmark(arguments, folder.as_deref()).await;
+        return benchmark(arguments, &folders(arguments)).await;
     }
     let mut findings = Vec::new();
     findings.extend(folder.as_deref().map(|folder| ("data directory", data(folder))));
@@ -111,8 +111,20 @@ pub async fn run(arguments: &DoctorArguments) -> Result<(), Failure> {
     }
 }
 
-async fn benchmark(arguments: &DoctorArguments, folder: Option<&Path>) -> Result<(), Failure> {
-    let rows = with_progress("asking the server", cis::rows(&arguments.connection, folder)).await?;
+/// Where the data of the server may be that is asked: where it is said to be, or else beside its kubeconfig, or at the usual place.
+fn folders(arguments: &DoctorArguments) -> Vec<PathBuf> {
+    match &arguments.data_dir {
+        Some(folder) => vec![folder.clone()],
+        None => {
+            let beside = arguments.connection.kubeconfig.as_deref().and_then(|file| file.canonicalize().ok());
+            let beside = beside.as_deref().and_then(Path::parent).map(Path::to_path_buf);
+            beside.into_iter().chain(data_folder()).collect()
+        }
+    }
+}
+
+async fn benchmark(arguments: &DoctorArguments, folders: &[PathBuf]) -> Result<(), Failure> {
+    let rows = with_progress("asking the server", cis::rows(&arguments.connection, folders)).await?;
     if !arguments.form.print(|| cis::value(&rows)) {
         print(&cis::text(&rows));
     }

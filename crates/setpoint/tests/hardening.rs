@@ -19,14 +19,11 @@ use server::Server;
 const CANARY: &str = "canary-that-nobody-may-read";
 
 /// The table that `setpoint doctor --cis` prints, and how it ends.
-fn doctor(server: &Server, data: &Path) -> (Vec<(String, String, String)>, Option<i32>) {
-    let run = Command::new(env!("CARGO_BIN_EXE_setpoint"))
-        .args(["doctor", "--cis", "-o", "json", "--data-dir"])
-        .arg(data)
-        .arg("--kubeconfig")
-        .arg(&server.kubeconfig)
-        .output()
-        .expect("the binary of this crate runs");
+fn doctor(kubeconfig: &Path, data: Option<&Path>) -> (Vec<(String, String, String)>, Option<i32>) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_setpoint"));
+    command.args(["doctor", "--cis", "-o", "json", "--kubeconfig"]).arg(kubeconfig);
+    data.iter().for_each(|data| drop(command.arg("--data-dir").arg(data)));
+    let run = command.env("XDG_DATA_HOME", "/nowhere").output().expect("the binary of this crate runs");
     let said = String::from_utf8_lossy(&run.stderr).into_owned();
     let told: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap_or_else(|_| panic!("{said}"));
     let text = |row: &serde_json::Value, field: &str| row[field].as_str().unwrap().to_owned();
@@ -87,7 +84,18 @@ async fn the_default_start_is_hardened() {
     let token = issued.status.unwrap().token.unwrap();
     let robot = client_with(&server, Some(&token)).await;
 
-    let (mut rows, ended) = doctor(&server, &data);
+    let (mut rows, ended) = doctor(&server.kubeconfig, Some(&data));
+    assert_eq!(doctor(&server.kubeconfig, None), (rows.clone(), ended), "its data is where its kubeconfig is");
+    // From elsewhere, what is in files can't be seen, and all else is the same.
+    let copy = folder.path().join("elsewhere");
+    std::fs::copy(&server.kubeconfig, &copy).unwrap();
+    let (far, far_ended) = doctor(&copy, None);
+    let unseen: Vec<&str> =
+        far.iter().filter(|(_, state, _)| state == "unknown").map(|(number, ..)| number.as_str()).collect();
+    let of_files = ["1.1", "1.1", "1.2.16-19", "1.2.21-22", "1.2.23, 26", "1.2.27-28", "process", "process"];
+    assert_eq!((unseen.as_slice(), far_ended), (&of_files[..], Some(0)), "{far:?}");
+    let same = |(near, far): (&(String, String, String), &(String, String, String))| far.1 == "unknown" || near == far;
+    assert!(rows.len() == far.len() && rows.iter().zip(&far).all(same), "{far:?}");
     let mut row = |number: &str, what: &str, holds: bool| {
         let state = if holds { "pass" } else { "FAIL" };
         rows.push((number.to_owned(), state.to_owned(), what.to_owned()));
@@ -135,7 +143,7 @@ async fn what_is_opened_fails_its_row() {
     });
     let bindings: Api<ClusterRoleBinding> = Api::all(server.client().await);
     bindings.create(&PostParams::default(), &serde_json::from_value(opened).unwrap()).await.unwrap();
-    let (rows, ended) = doctor(&server, &data);
+    let (rows, ended) = doctor(&server.kubeconfig, Some(&data));
     let failed: Vec<&str> = not_well(&rows).iter().map(|(number, ..)| number.as_str()).collect();
     assert_eq!(failed, ["1.1", "1.2.1", "1.2.3", "1.2.6-8", "1.2.15", "1.2.30"], "{rows:?}");
     assert_eq!(ended, Some(1));

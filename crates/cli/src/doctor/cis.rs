@@ -70,8 +70,8 @@ pub fn value(rows: &[Row]) -> Value {
     json!({"rows": rows.iter().map(told).collect::<Vec<_>>()})
 }
 
-/// Asks the server and looks at its data directory, where there is one on this machine.
-pub async fn rows(connection: &ConnectionArguments, folder: Option<&Path>) -> Result<Vec<Row>, Failure> {
+/// Asks the server and looks at its data directory, if it is one of these.
+pub async fn rows(connection: &ConnectionArguments, folders: &[PathBuf]) -> Result<Vec<Row>, Failure> {
     let admin = Side { server: connection.connect().await? };
     // Whoever can't ask everything would take refusals of himself for those of the server.
     if !admin.may("*", "*").await? {
@@ -83,11 +83,12 @@ pub async fn rows(connection: &ConnectionArguments, folder: Option<&Path>) -> Re
         .get(Ask::get("/version"))
         .await
         .is_ok_and(|version| version["gitVersion"].as_str().is_some_and(|version| version.contains("+setpoint")));
-    let folder = folder.filter(|folder| folder.join("store").is_dir() && leads_to(folder, &admin.server));
+    let is_its = |folder: &&PathBuf| folder.join("store").is_dir() && leads_to(folder, &admin.server);
+    let folder = folders.iter().find(is_its).map(PathBuf::as_path);
     let mut rows = Vec::new();
     let mut row = |number, what, state| rows.push(Row { number, what, state });
     let built_in = || if is_ours { State::BuiltIn } else { State::Unknown("it is another server") };
-    let seen = |look: &dyn Fn(&Path) -> State| folder.map_or(State::Unknown("its data is not on this machine"), look);
+    let seen = |look: &dyn Fn(&Path) -> State| folder.map_or(State::Unknown(ELSEWHERE), look);
 
     row("1.1", "the data directory belongs to its owner only", seen(&|folder| State::of(mode(folder) == Some(0o700))));
     row("1.1", "keys and kubeconfigs belong to their owner only", seen(&|folder| State::of(keys_are_private(folder))));
@@ -149,6 +150,9 @@ pub async fn rows(connection: &ConnectionArguments, folder: Option<&Path>) -> Re
     row("process", "no memory is left on the disk by a crash", of_process(&|process| process.core_bytes == Some(0)));
     Ok(rows)
 }
+
+/// What is told of files that are not found.
+const ELSEWHERE: &str = "its data is not found on this machine; --data-dir tells where it is";
 
 /// What is made on trial. Nobody has such a thing.
 const NAME: &str = "setpoint-doctor-on-trial";
