@@ -30,7 +30,7 @@ pub use succession::{
 };
 
 use crate::serve::Tls;
-use crate::tokens::Signer;
+use crate::tokens::{LegacySigner, Signer};
 use certificate::{Authority, Issued, Purpose};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -180,6 +180,12 @@ impl Pki {
     pub fn signer(&self) -> Result<Signer, PkiError> {
         let public = rcgen::PublicKeyData::subject_public_key_info(&self.tokens);
         Signer::new(&self.tokens.serialize_der(), &public).map_err(|error| PkiError::Make(error.to_string()))
+    }
+
+    /// What signs the tokens that lie in Secrets, with the same key.
+    pub fn legacy_signer(&self) -> Result<LegacySigner, PkiError> {
+        let key = self.tokens.serialize_pem();
+        LegacySigner::from_pem(key.as_bytes()).map_err(|error| PkiError::Make(error.to_string()))
     }
 
     /// What answers requests for certificates.

@@ -33,7 +33,7 @@ use crate::path::{self, ResourcePath, Target};
 use crate::query::Query;
 use crate::registry::{Kinds, Registry, Served};
 use crate::representation::{self, Media};
-use crate::tokens::Signer;
+use crate::tokens::{LegacyUses, Signer};
 use crate::user::{InProcess, RefusedCertificate, User};
 use crate::{compression, discovery, freshness, health, node_metrics, tokens, verbs};
 
@@ -73,6 +73,8 @@ pub(crate) struct Inner {
     pub(crate) quota_queues: Queues,
     /// Signs service account tokens; without one there are none.
     pub(crate) signer: OnceLock<Signer>,
+    /// Secrets whose token was used on a day that they don't tell yet.
+    pub(crate) legacy_uses: LegacyUses,
     /// Where clients find this server.
     pub(crate) address: OnceLock<SocketAddr>,
     /// Who did what, for those who want to know later.
@@ -119,6 +121,7 @@ impl ApiServer {
                 extensions: Extensions::default(),
                 quota_queues: Queues::default(),
                 signer: OnceLock::new(),
+                legacy_uses: LegacyUses::default(),
                 address: OnceLock::new(),
                 audit: OnceLock::new(),
                 beside: OnceLock::new(),
@@ -180,14 +183,15 @@ impl ApiServer {
     /// Keeps in order what the server itself answers for, definitions of custom kinds first of all, until it stops. Run
     /// beside the service, once for each.
     pub fn tend(&self) -> impl Future<Output = ()> + Send + use<> {
-        let [definitions, schemas, events, access, api_services] = [(); 5].map(|()| Arc::clone(&self.inner));
+        let [definitions, schemas, events, access, api_services, tokens] = [(); 6].map(|()| Arc::clone(&self.inner));
         async {
             tokio::join!(
                 crate::definitions::run(definitions),
                 crate::flow_schemas::run(schemas),
                 crate::event_expiry::run(events),
                 crate::authorization::run(access),
-                crate::api_service_availability::run(api_services)
+                crate::api_service_availability::run(api_services),
+                crate::tokens::note_legacy_uses(tokens)
             )
             .0
         }

@@ -5,6 +5,8 @@
 //! at [`Signer`].
 
 mod bootstrap;
+mod key;
+mod legacy;
 mod public;
 mod request;
 mod review;
@@ -21,9 +23,12 @@ use ring::signature::{
 };
 use serde::{Deserialize, Serialize};
 
+pub use legacy::{LegacySigner, LegacySubject};
+pub(crate) use legacy::{Uses as LegacyUses, run as note_legacy_uses};
 pub(crate) use request::issue;
 pub(crate) use review::{holder, review};
 
+use self::legacy::LegacyClaims;
 use self::verified::{Opened, Verified};
 
 /// Who signs, and for whom a token is if nobody else is named.
@@ -52,12 +57,10 @@ impl Signer {
 
     fn sign(&self, claims: &Claims) -> Result<String, BadKey> {
         let header = Header { alg: "ES256".to_owned(), kid: self.id.clone() };
-        let mut token = format!("{}.{}", part(&header), part(claims));
-        let signature = self.pair.sign(&SystemRandom::new(), token.as_bytes());
-        let signature = signature.map_err(|_| BadKey("the system gives no random numbers".to_owned()))?;
-        token.push('.');
-        URL_SAFE_NO_PAD.encode_string(signature, &mut token);
-        Ok(token)
+        compact(&header, claims, |text| {
+            let signature = self.pair.sign(&SystemRandom::new(), text);
+            signature.map_err(|_| BadKey("the system gives no random numbers".to_owned()))
+        })
     }
 
     /// What a token says that is signed by us. Whether it is still good is another question, asked each time.
@@ -68,18 +71,15 @@ impl Signer {
         self.verified.get_or_open(token, || self.verify(token))
     }
 
-    fn verify(&self, token: &str) -> Result<Claims, Refused> {
+    fn verify(&self, token: &str) -> Result<Said, Refused> {
         let (signed, signature) = token.rsplit_once('.').ok_or(Refused::Foreign)?;
         let (header, claims) = signed.split_once('.').ok_or(Refused::Foreign)?;
         let header: Header = read(header).ok_or(Refused::Foreign)?;
-        let claims: Claims = read(claims).ok_or(Refused::Foreign)?;
-        if claims.iss != ISSUER {
-            return Err(Refused::Foreign);
-        }
+        let said = Said::read(claims).ok_or(Refused::Foreign)?;
         let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| Refused::Foreign)?;
         let key = UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, self.pair.public_key());
         match header.alg == "ES256" && key.verify(signed.as_bytes(), &signature).is_ok() {
-            true => Ok(claims),
+            true => Ok(said),
             false => Err(Refused::Because("go-jose/go-jose: error in cryptographic primitive".to_owned())),
         }
     }
@@ -120,6 +120,19 @@ enum Refused {
     Because(String),
 }
 
+/// A token in its usual form: header, claims and signature, each as text.
+fn compact<S: AsRef<[u8]>>(
+    header: &Header,
+    claims: &impl Serialize,
+    sign: impl FnOnce(&[u8]) -> Result<S, BadKey>,
+) -> Result<String, BadKey> {
+    let mut token = format!("{}.{}", part(header), part(claims));
+    let signature = sign(token.as_bytes())?;
+    token.push('.');
+    URL_SAFE_NO_PAD.encode_string(signature, &mut token);
+    Ok(token)
+}
+
 fn part(value: &impl Serialize) -> String {
     URL_SAFE_NO_PAD.encode(serde_json::to_vec(value).expect("claims are always encodable"))
 }
@@ -134,7 +147,37 @@ struct Header {
     kid: String,
 }
 
-/// What a token says.
+/// What a token says, by who signed it.
+enum Said {
+    /// For a time, and some audiences.
+    Bound(Box<Claims>),
+    /// For as long as a Secret holds it.
+    Legacy(LegacyClaims),
+}
+
+impl Said {
+    fn read(part: &str) -> Option<Said> {
+        #[derive(Deserialize)]
+        struct Signed {
+            iss: String,
+        }
+        match &*read::<Signed>(part)?.iss {
+            ISSUER => read(part).map(Said::Bound),
+            legacy::ISSUER => read(part).map(Said::Legacy),
+            _ => None,
+        }
+    }
+
+    /// For whom it is. Tokens of Secrets say nothing of that: they are for the API server.
+    fn audiences(&self) -> Vec<String> {
+        match self {
+            Said::Bound(claims) => claims.aud.clone(),
+            Said::Legacy(_) => vec![ISSUER.to_owned()],
+        }
+    }
+}
+
+/// What a token with an end says.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Claims {
     aud: Vec<String>,

@@ -92,6 +92,7 @@ fn collector(plane: &ControlPlane) -> (Manager, JoinHandle<()>) {
         config: &config,
         instance: "bench",
         root_ca: None,
+        tokens: None,
         signer: None,
     };
     let choice = Choice::parse("garbage-collector-controller").expect("a controller");

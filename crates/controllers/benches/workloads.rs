@@ -102,6 +102,7 @@ impl Plane {
             config: &config,
             instance: "bench",
             root_ca: None,
+            tokens: None,
             signer: None,
         };
         add_to(&wiring, &Choice::all()).expect("controllers");

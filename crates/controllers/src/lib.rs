@@ -53,5 +53,6 @@ mod wiring;
 pub use catalog::{Choice, ChoiceError, account, add_to};
 pub use certificates::{Signer, ToSign};
 pub use root_ca::{RootCa, fixed_root_ca};
+pub use service_account_token::{ToProve, TokenSigner};
 pub use specific::{PARTS, Specific};
 pub use wiring::Wiring;

@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
-use kube::ResourceExt;
 use kube::api::{Api, ObjectMeta, PostParams};
 use setpoint_runtime::Key;
-use setpoint_runtime::cache::{Informer, Target};
+use setpoint_runtime::cache::{Cached, Informer, Target};
 use setpoint_runtime::controller::{Action, Context, ControllerHandle, Error};
 use setpoint_runtime::manager::{Lifecycle, ManagerError, RunError, Runnable};
 use setpoint_runtime::retry;
@@ -44,20 +43,34 @@ pub fn add(wiring: &Wiring<'_>) -> Result<(), ManagerError> {
             map.metadata.namespace.as_deref().map(Key::cluster).into_iter().collect()
         })
         .build(move |context: Context, key: Key| reconcile(context, caches.clone(), key));
-    desk.run_part(Successions { published: published.clone(), namespaces, controller: controller.handle() })?;
+    let name = "successions of the root certificate";
+    desk.run_part(Successions::new(name, published, &namespaces, controller.handle()))?;
     desk.run(controller)
 }
 
-/// Lets every namespace have other certificates as soon as there are others.
-struct Successions {
+/// Lets everybody have other certificates as soon as there are others.
+pub(crate) struct Successions<K: Cached> {
+    name: &'static str,
     published: RootCa,
-    namespaces: Informer<Namespace>,
+    cache: Informer<K>,
     controller: ControllerHandle,
 }
 
-impl Runnable for Successions {
+impl<K: Cached> Successions<K> {
+    /// Wakes a controller for all objects of a cache.
+    pub(crate) fn new(
+        name: &'static str,
+        published: &RootCa,
+        cache: &Informer<K>,
+        controller: ControllerHandle,
+    ) -> Successions<K> {
+        Successions { name, published: published.clone(), cache: cache.clone(), controller }
+    }
+}
+
+impl<K: Cached> Runnable for Successions<K> {
     fn name(&self) -> &str {
-        "successions of the root certificate"
+        self.name
     }
 
     fn run(mut self: Box<Self>, lifecycle: Lifecycle) -> BoxFuture<'static, Result<(), RunError>> {
@@ -72,8 +85,8 @@ impl Runnable for Successions {
                         return Ok(());
                     },
                 }
-                for namespace in self.namespaces.lister().snapshot().iter() {
-                    self.controller.queue().add(Key::cluster(&namespace.name_any()));
+                for object in self.cache.lister().snapshot().iter() {
+                    self.controller.queue().add(object.key());
                 }
             }
         })

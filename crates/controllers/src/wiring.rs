@@ -13,6 +13,7 @@ use crate::catalog::author;
 use crate::certificates::Signer;
 use crate::pod::{self, Pod};
 use crate::root_ca::RootCa;
+use crate::service_account_token::TokenSigner;
 use crate::specific::Specific;
 
 /// What all controllers share.
@@ -27,6 +28,8 @@ pub struct Wiring<'a> {
     pub instance: &'a str,
     /// Signs certificates; without it nobody here does.
     pub signer: Option<Signer>,
+    /// Makes the tokens that lie in Secrets; without it nobody here does.
+    pub tokens: Option<TokenSigner>,
     /// The certificates that the API server is known by, in PEM; published in every namespace.
     pub root_ca: Option<&'a RootCa>,
 }
@@ -50,7 +53,8 @@ impl Wiring<'_> {
     pub(crate) fn seen_by<T>(&self, name: &str, see: impl FnOnce(&Wiring<'_>) -> T) -> T {
         let config = self.config.seen_by(name);
         let Wiring { manager, client_of, instance, root_ca, .. } = *self;
-        see(&Wiring { manager, client_of, config: &config, instance, signer: self.signer.clone(), root_ca })
+        let (signer, tokens) = (self.signer.clone(), self.tokens.clone());
+        see(&Wiring { manager, client_of, config: &config, instance, signer, tokens, root_ca })
     }
 
     /// Settings that only one controller has. Whoever reads the configuration tells what is wrong with them; what nobody checked is as
@@ -189,7 +193,8 @@ mod tests {
         let config = Config::load(&Sources::new().file(settings)).unwrap();
         let client_of = |_: &str| client.clone();
         let (manager, instance) = (&manager, "test");
-        wire(&Wiring { manager, client_of: &client_of, config: &config, instance, signer: None, root_ca: None });
+        let (signer, tokens, root_ca) = (None, None, None);
+        wire(&Wiring { manager, client_of: &client_of, config: &config, instance, signer, tokens, root_ca });
         let second = tokio::time::sleep(std::time::Duration::from_secs(1));
         manager.run(second).await.unwrap();
         let mut paths = paths.lock().unwrap().clone();

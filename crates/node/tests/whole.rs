@@ -40,6 +40,7 @@ fn others(plane: &ControlPlane) -> BoxFuture<'static, ()> {
             config: &config,
             instance: "test",
             root_ca: None,
+            tokens: None,
             signer: None,
         };
         setpoint_controllers::add_to(&wiring, &Choice::parse(CONTROLLERS).expect("controllers that there are"))

@@ -9,7 +9,8 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use setpoint_apiserver::pki::Certifier;
-use setpoint_controllers::{Signer, Wiring, fixed_root_ca};
+use setpoint_apiserver::tokens::LegacySigner;
+use setpoint_controllers::{Signer, TokenSigner, Wiring, fixed_root_ca};
 use setpoint_runtime::config::Config;
 use setpoint_runtime::election::ElectionConfig;
 use setpoint_runtime::manager::ManagerOptions;
@@ -80,12 +81,13 @@ fn host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// Whose certificates controllers publish and make.
+/// Whose certificates and tokens controllers publish and make.
 #[derive(Default)]
 struct Authorities {
     /// None: whom the kubeconfig trusts.
     root_ca: Option<String>,
     signer: Option<Signer>,
+    tokens: Option<TokenSigner>,
 }
 
 impl Authorities {
@@ -99,8 +101,16 @@ impl Authorities {
                 Some(beside::signer(move || certifier.clone()))
             }
         };
-        Ok(Authorities { root_ca, signer })
+        let tokens = arguments.service_account_private_key_file.as_deref().map(tokens).transpose()?;
+        Ok(Authorities { root_ca, signer, tokens })
     }
+}
+
+/// What makes tokens with the key in a file.
+fn tokens(file: &Path) -> Result<TokenSigner, Failure> {
+    let unusable = |why: &dyn std::fmt::Display| Failure::usage(format!("can't use {}", file.display()), why);
+    let text = std::fs::read(file).map_err(|error| unusable(&error))?;
+    LegacySigner::from_pem(&text).map(beside::tokens).map_err(|error| unusable(&error))
 }
 
 /// The certificates in a file, in PEM. What else is there stays there: it may be a key, and everybody reads what is published.
@@ -162,6 +172,7 @@ async fn run(
         instance: &host(),
         root_ca: root_ca.as_ref(),
         signer: authorities.signer,
+        tokens: authorities.tokens,
     };
     parts::prepare(&of_the_start, std::slice::from_ref(&part)).await?;
     parts::add(&wiring, &[part])?;

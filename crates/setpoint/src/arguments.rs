@@ -423,7 +423,7 @@ pub struct ControllersArguments {
     pub authorities: AuthorityArguments,
 }
 
-/// Whose certificates controllers publish and make.
+/// Whose certificates and tokens controllers publish and make.
 #[derive(Args, Default)]
 pub struct AuthorityArguments {
     /// Whom pods trust when they call the API server, in PEM; published in every namespace [default: whom the kubeconfig trusts]
@@ -436,6 +436,10 @@ pub struct AuthorityArguments {
     /// Its key, in PEM [default: in the same file]
     #[arg(long, value_name = "FILE", requires = "cluster_signing_cert_file")]
     pub cluster_signing_key_file: Option<PathBuf>,
+    /// The API server's key for tokens, in PEM, such as pki/service-account.pem of a server's data directory; without it Secrets of
+    /// the type kubernetes.io/service-account-token stay empty
+    #[arg(long, value_name = "FILE")]
+    pub service_account_private_key_file: Option<PathBuf>,
 }
 
 /// How one copy of several is chosen.

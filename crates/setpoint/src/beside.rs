@@ -8,8 +8,9 @@ use std::time::Duration;
 use kube::Client;
 use setpoint_apiserver::ApiServer;
 use setpoint_apiserver::pki::Certifier;
+use setpoint_apiserver::tokens::{LegacySigner, LegacySubject};
 use setpoint_apiserver::user::User;
-use setpoint_controllers::{Signer, ToSign, Wiring};
+use setpoint_controllers::{Signer, ToProve, ToSign, TokenSigner, Wiring};
 use setpoint_runtime::config::Config;
 use setpoint_runtime::election::ElectionConfig;
 use setpoint_runtime::manager::{Manager, ManagerError, ManagerOptions};
@@ -209,6 +210,7 @@ impl Stage {
             instance: "setpoint",
             root_ca: Some(&self.standing.root_ca),
             signer: Some(self.signer()),
+            tokens: Some(self.tokens()?),
         };
         parts::add(&wiring, &beside.parts)
     }
@@ -223,6 +225,12 @@ impl Stage {
         let pki = self.standing.pki.clone();
         signer(move || pki.borrow().certifier())
     }
+
+    /// Makes tokens with the server's own key, which stays the same.
+    fn tokens(&self) -> Result<TokenSigner, Failure> {
+        let signer = self.standing.pki.borrow().legacy_signer();
+        signer.map(tokens).map_err(|error| Failure::new("can't sign tokens", error))
+    }
 }
 
 /// Waits until it is time to leave.
@@ -236,6 +244,15 @@ pub fn signer(authority: impl Fn() -> Certifier + Send + Sync + 'static) -> Sign
     Arc::new(move |asked: &ToSign<'_>| {
         let signed = authority().certify(asked.request, asked.usages, asked.life, asked.now.into());
         signed.map(String::into_bytes)
+    })
+}
+
+/// Lets controllers make tokens with a key.
+pub fn tokens(signer: LegacySigner) -> TokenSigner {
+    Arc::new(move |asked: &ToProve<'_>| {
+        let ToProve { namespace, secret, account, account_uid } = *asked;
+        let token = signer.token(&LegacySubject { namespace, secret, account, account_uid });
+        token.map_err(|error| error.to_string())
     })
 }
 

@@ -5,8 +5,9 @@ mod server;
 use std::process::Command;
 
 use futures_util::StreamExt;
+use k8s_openapi::api::authentication::v1::TokenReview;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Node, Pod, ServiceAccount};
+use k8s_openapi::api::core::v1::{Node, Pod, Secret, ServiceAccount};
 use kube::Api;
 use kube::api::{ListParams, PostParams, WatchEvent, WatchParams};
 use server::{Part, Server};
@@ -78,8 +79,47 @@ fn what_they_are_to_sign_and_publish_with_is_read_before_they_start() {
     );
     check(&["--cluster-signing-key-file", &other], "--cluster-signing-cert-file");
     check(&["--root-ca-file", &other], "there is no certificate in it");
+    check(&["--service-account-private-key-file", "/nowhere/sa.key"], "can't use /nowhere/sa.key: ");
+    check(&["--service-account-private-key-file", &old], "the key for service account tokens can't be used: ");
+    check(&["--service-account-private-key-file", &certificate], "the key for service account tokens can't be used: ");
     check(&["--leader-elect-lease-duration", "5s"], "leaderElection.leaseDuration: must be greater than renewDeadline");
     check(&["--leader-elect-retry-period", "soon"], "expected a time such as 15s");
+}
+
+/// The token of an account in a Secret: made by another process, with the server's key, and taken by the server.
+#[tokio::test]
+async fn a_secret_for_a_token_is_filled_with_the_key_of_the_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    let key = folder.path().join("pki/service-account.pem").display().to_string();
+    let controllers = Part::start(&["controllers", "--service-account-private-key-file", &key], &server.kubeconfig);
+    let client = server.client().await;
+    let accounts: Api<ServiceAccount> = Api::default_namespaced(client.clone());
+    let account = serde_json::from_value(serde_json::json!({"metadata": {"name": "robot"}})).unwrap();
+    accounts.create(&PostParams::default(), &account).await.unwrap();
+    let annotations = serde_json::json!({"kubernetes.io/service-account.name": "robot"});
+    let secret = serde_json::json!({"metadata": {"name": "robot-token", "annotations": annotations},
+        "type": "kubernetes.io/service-account-token"});
+    let secrets: Api<Secret> = Api::default_namespaced(client.clone());
+    secrets.create(&PostParams::default(), &serde_json::from_value(secret).unwrap()).await.unwrap();
+    let mut events = secrets.watch(&WatchParams::default().timeout(60), "0").await.unwrap().boxed();
+    let data = loop {
+        if let (WatchEvent::Added(secret) | WatchEvent::Modified(secret)) =
+            events.next().await.expect("it is filled").unwrap()
+            && let Some(data) = secret.data
+        {
+            break data;
+        }
+    };
+    let token = String::from_utf8(data["token"].0.clone()).unwrap();
+    assert_eq!(data["namespace"].0, b"default");
+    assert!(data["ca.crt"].0.starts_with(b"-----BEGIN CERTIFICATE-----"));
+    let review = serde_json::json!({"metadata": {}, "spec": {"token": token}});
+    let reviews: Api<TokenReview> = Api::all(client);
+    let review = reviews.create(&PostParams::default(), &serde_json::from_value(review).unwrap()).await.unwrap();
+    let user = review.status.and_then(|status| status.user).and_then(|user| user.username);
+    assert_eq!(user.as_deref(), Some("system:serviceaccount:default:robot"));
+    assert_eq!(controllers.stop(), Some(0));
 }
 
 /// An API server alone, and everything else beside it: a pod is let in, placed and run, each by another process.

@@ -70,6 +70,7 @@ sessions! { kubectl_up ["up", "--nodes", "3"];
     nodes
     statefulset
     textbook
+    tokens
     volumes
 }
 

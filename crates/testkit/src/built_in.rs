@@ -65,7 +65,8 @@ impl ControlPlane {
             self.run_part(name, &self.caches_client(), |manager| {
                 let config = Config::default();
                 let (client_of, config) = (&client_of, &config);
-                let wiring = Wiring { manager, client_of, config, instance: "testkit", signer: None, root_ca: None };
+                let (signer, tokens, root_ca) = (None, None, None);
+                let wiring = Wiring { manager, client_of, config, instance: "testkit", signer, tokens, root_ca };
                 setpoint_controllers::add_to(&wiring, &chosen)
             })
             .await;

@@ -9,7 +9,7 @@ use setpoint_schema::Edit;
 
 use super::request::texts;
 use super::verified::{Bound, Opened};
-use super::{Claims, ISSUER, Named, Refused, bootstrap};
+use super::{Claims, ISSUER, Named, Refused, Said, Subject, bootstrap};
 use crate::call::Call;
 use crate::objects;
 use crate::server::Inner;
@@ -34,7 +34,7 @@ pub(crate) fn review(call: &Call<'_>, object: &Value) -> Result<Value, Box<Statu
         return Ok(accepted(user.settled(), &[ISSUER.to_owned()]));
     }
     Ok(match judged {
-        Ok((opened, audiences)) => accepted(user(&opened.claims), &audiences),
+        Ok((opened, audiences)) => accepted(user(&opened.said), &audiences),
         Err(Refused::Foreign) => json!({"user": {}, "error": "invalid bearer token"}),
         Err(Refused::Because(why)) => json!({"user": {}, "error": format!("[invalid bearer token, {why}]")}),
     })
@@ -52,22 +52,27 @@ fn accepted(user: User, audiences: &[String]) -> Value {
 /// The claims of a good token, and for which of the audiences it is.
 fn judge(server: &Inner, token: &str, wanted: &[String]) -> Result<(Arc<Opened>, Vec<String>), Refused> {
     let opened = server.signer.get().ok_or(Refused::Foreign)?.open(token)?;
-    let claims = &opened.claims;
-    let audiences: Vec<String> = claims.aud.iter().filter(|audience| wanted.contains(audience)).cloned().collect();
+    let has = opened.said.audiences();
+    let audiences: Vec<String> = has.iter().filter(|audience| wanted.contains(audience)).cloned().collect();
     if audiences.is_empty() {
-        let (has, wants) = (quoted(&claims.aud), quoted(wanted));
+        let (has, wants) = (quoted(&has), quoted(wanted));
         let why = format!("token audiences [{has}] is invalid for the target audiences [{wants}]");
         return Err(Refused::Because(why));
     }
-    check_time(claims, server.clock.seconds())?;
-    check_objects(server, &opened)?;
+    match &opened.said {
+        Said::Bound(claims) => {
+            check_time(claims, server.clock.seconds())?;
+            check_objects(server, &opened, &claims.kubernetes)?;
+        }
+        Said::Legacy(claims) => claims.check(server, token)?,
+    }
     Ok((opened, audiences))
 }
 
 /// Whose token this is, if it is a good one for this server.
 pub(crate) fn holder(server: &Inner, token: &str) -> Option<Arc<User>> {
     match judge(server, token, &[ISSUER.to_owned()]) {
-        Ok((opened, _)) => Some(Arc::clone(opened.user.get_or_init(|| Arc::new(user(&opened.claims))))),
+        Ok((opened, _)) => Some(Arc::clone(opened.user.get_or_init(|| Arc::new(user(&opened.said))))),
         Err(_) => bootstrap::holder(server, token).map(|user| Arc::new(user.settled())),
     }
 }
@@ -94,18 +99,16 @@ static RESOURCES: LazyLock<[GroupResource; 4]> =
     LazyLock::new(|| ["serviceaccounts", "secrets", "pods", "nodes"].map(|plural| GroupResource::new("", plural)));
 
 /// The account, and what the token is bound to, are still the same.
-fn check_objects(server: &Inner, opened: &Opened) -> Result<(), Refused> {
-    let subject = &opened.claims.kubernetes;
+fn check_objects(server: &Inner, opened: &Opened, subject: &Subject) -> Result<(), Refused> {
     let namespace = Some(&*subject.namespace);
-    check_account(server, opened)?;
+    check_account(server, opened, subject)?;
     check_bound(server, opened, Bound::Secret, namespace, subject.secret.as_ref())?;
     check_bound(server, opened, Bound::Pod, namespace, subject.pod.as_ref())?;
     // A pod's token says where the pod is; it is not bound to that node.
     check_bound(server, opened, Bound::Node, None, subject.node.as_ref().filter(|_| subject.pod.is_none()))
 }
 
-fn check_account(server: &Inner, opened: &Opened) -> Result<(), Refused> {
-    let subject = &opened.claims.kubernetes;
+fn check_account(server: &Inner, opened: &Opened, subject: &Subject) -> Result<(), Refused> {
     let (namespace, account) = (&*subject.namespace, &subject.serviceaccount);
     let missing = |resource: &GroupResource| Refused::Because(Status::not_found(resource, &account.name).message);
     let Some(found) = look(server, opened, Bound::Account, Some(namespace), &account.name).map_err(missing)? else {
@@ -181,7 +184,14 @@ fn is_gone(server: &Inner, object: &Value) -> bool {
     !deleted.is_empty() && *deleted < *limit
 }
 
-fn user(claims: &Claims) -> User {
+fn user(said: &Said) -> User {
+    match said {
+        Said::Bound(claims) => holder_of(claims),
+        Said::Legacy(claims) => claims.user(),
+    }
+}
+
+fn holder_of(claims: &Claims) -> User {
     let subject = &claims.kubernetes;
     let mut extra: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut tell = |what: &str, value: String| {

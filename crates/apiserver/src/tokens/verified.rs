@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use setpoint_api::Revision;
 
-use super::{Claims, Refused};
+use super::{Refused, Said};
 use crate::user::User;
 
 /// Most tokens that are remembered: one for each pod of a cluster of some hundred nodes. Each is a few hundred bytes.
@@ -30,7 +30,7 @@ struct Generations {
 
 /// The claims of a token, and what was found about them.
 pub(super) struct Opened {
-    pub(super) claims: Claims,
+    pub(super) said: Said,
     /// Whose they are, for those who have asked.
     pub(super) user: OnceLock<Arc<User>>,
     /// The versions of the objects that it is bound to in which they were found to be the right ones, and not being deleted.
@@ -51,8 +51,8 @@ impl Bound {
 }
 
 impl Opened {
-    fn new(claims: Claims) -> Opened {
-        Opened { claims, user: OnceLock::new(), seen: Mutex::default() }
+    fn new(said: Said) -> Opened {
+        Opened { said, user: OnceLock::new(), seen: Mutex::default() }
     }
 
     /// Whether this version of an object was looked at before, and was right.
@@ -70,7 +70,7 @@ impl Verified {
     pub(super) fn get_or_open(
         &self,
         token: &str,
-        open: impl FnOnce() -> Result<Claims, Refused>,
+        open: impl FnOnce() -> Result<Said, Refused>,
     ) -> Result<Arc<Opened>, Refused> {
         let digest = ring::digest::digest(&ring::digest::SHA256, token.as_bytes());
         let key: Key = digest.as_ref().try_into().expect("a digest of 32 bytes");
@@ -107,10 +107,10 @@ impl Generations {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Named, Subject};
+    use super::super::{Claims, Named, Subject};
     use super::*;
 
-    fn claims(name: &str) -> Claims {
+    fn claims(name: &str) -> Said {
         let account = Named { name: name.to_owned(), uid: String::new() };
         let kubernetes = Subject {
             namespace: String::new(),
@@ -121,7 +121,7 @@ mod tests {
             warnafter: None,
         };
         let (iss, jti, sub) = (String::new(), String::new(), String::new());
-        Claims { aud: Vec::new(), exp: 0, iat: 0, iss, jti, kubernetes, nbf: 0, sub }
+        Said::Bound(Box::new(Claims { aud: Vec::new(), exp: 0, iat: 0, iss, jti, kubernetes, nbf: 0, sub }))
     }
 
     #[test]
@@ -133,7 +133,8 @@ mod tests {
                 checks += 1;
                 Ok(claims("a"))
             });
-            assert_eq!(opened.unwrap_or_else(|_| panic!("it is right")).claims.kubernetes.serviceaccount.name, "a");
+            let opened = opened.unwrap_or_else(|_| panic!("it is right"));
+            assert!(matches!(&opened.said, Said::Bound(claims) if claims.kubernetes.serviceaccount.name == "a"));
             let wrong = verified.get_or_open("wrong", || {
                 checks += 1;
                 Err(Refused::Foreign)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use kube::Client;
-use setpoint_controllers::{Choice, PARTS, Signer, ToSign, Wiring, add_to, fixed_root_ca};
+use setpoint_controllers::{Choice, PARTS, Signer, ToProve, ToSign, TokenSigner, Wiring, add_to, fixed_root_ca};
 use setpoint_runtime::clock::{Chance, Clock};
 use setpoint_runtime::config::{Config, Sources};
 use setpoint_runtime::manager::{Manager, ManagerOptions};
@@ -19,6 +19,15 @@ pub const ROOT_CA: &str = "-----BEGIN CERTIFICATE-----\n";
 /// Grants everything with the same certificate.
 fn signer() -> Signer {
     Arc::new(|_: &ToSign<'_>| Ok(include_bytes!("certificates/certificate.pem").to_vec()))
+}
+
+/// Tells whose token it is, without proving anything.
+fn tokens() -> TokenSigner {
+    Arc::new(|asked: &ToProve<'_>| {
+        let ToProve { namespace, secret, account, account_uid } = asked;
+        assert!(!account_uid.is_empty(), "the account is one that is there");
+        Ok(format!("the token of {namespace}/{account} in {secret}"))
+    })
 }
 
 /// Faults that a scenario is tried with unless all are asked for: a few of each kind, so that the suite takes minutes.
@@ -81,6 +90,7 @@ async fn run(
         config: &config,
         instance: "test",
         signer: Some(signer()),
+        tokens: Some(tokens()),
         root_ca: Some(&fixed_root_ca(ROOT_CA)),
     };
     add_to(&wiring, &choice).expect("controllers of different names");

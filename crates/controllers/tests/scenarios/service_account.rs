@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
 use k8s_openapi::jiff::SignedDuration;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use setpoint_testkit::{ControlPlane, Process, Scenario, State};
 
-use crate::process::{controllers, exhaust};
-use crate::story::{create, expect, names};
+use crate::process::{ROOT_CA, controllers, exhaust};
+use crate::story::{create, expect, names, patch};
 
 struct Accounts {
     name: &'static str,
@@ -193,6 +194,104 @@ fn a_token_of_nobody_goes_and_one_that_does_not_say_which_stays() {
             .boxed()
         },
         outcome: |state| expect("secrets", secrets(state), vec!["of-any".to_owned()]),
+    })
+    .assert();
+}
+
+/// Everything that a Secret is to hold, as text.
+fn held(state: &State, name: &str) -> Value {
+    let secret = state.object("", "secrets", "default", name).unwrap_or_default();
+    let annotation =
+        |name: &str| secret["metadata"]["annotations"][format!("kubernetes.io/service-account.{name}")].clone();
+    let data = |name: &str| {
+        let found = secret["data"].get(name).cloned();
+        let bytes: Option<ByteString> = found.and_then(|found| serde_json::from_value(found).ok());
+        bytes.map(|bytes| String::from_utf8_lossy(&bytes.0).into_owned())
+    };
+    json!([annotation("name"), annotation("uid"), data("namespace"), data("ca.crt"), data("token"), data("own")])
+}
+
+fn filled(state: &State, name: &str, account: &str, own: Value) -> Result<(), String> {
+    let account_object = state.object("", "serviceaccounts", "default", account).unwrap_or_default();
+    let uid = &account_object["metadata"]["uid"];
+    let token = format!("the token of default/{account} in {name}");
+    expect(name, held(state, name), json!([account, uid, "default", ROOT_CA, token, own]))
+}
+
+#[test]
+fn a_secret_for_a_token_is_filled() {
+    exhaust(&Accounts {
+        name: "service_account::a_secret_for_a_token_is_filled",
+        controller: "serviceaccount-token-controller",
+        drive: |plane| {
+            async {
+                let robot = account(plane, "robot").await;
+                let annotations = json!({"kubernetes.io/service-account.name": "robot"});
+                let metadata = json!({"name": "of-any", "annotations": annotations});
+                let secret = json!({"metadata": metadata, "type": TOKEN, "stringData": {"own": "kept"}});
+                create::<Secret>(plane, secret).await;
+                token(plane, "of-robot", TOKEN, "robot", &robot).await;
+                token(plane, "opaque", "Opaque", "robot", &robot).await;
+            }
+            .boxed()
+        },
+        outcome: |state| {
+            filled(state, "of-any", "robot", json!("kept"))?;
+            filled(state, "of-robot", "robot", Value::Null)?;
+            expect("what is of another type", held(state, "opaque")[4].clone(), Value::Null)
+        },
+    })
+    .assert();
+}
+
+#[test]
+fn what_is_taken_out_of_a_secret_for_a_token_comes_back() {
+    exhaust(&Accounts {
+        name: "service_account::what_is_taken_out_of_a_secret_for_a_token_comes_back",
+        controller: "serviceaccount-token-controller",
+        drive: |plane| {
+            async {
+                let robot = account(plane, "robot").await;
+                for (name, changes) in [
+                    ("no-token", json!({"token": null})),
+                    ("no-namespace", json!({"namespace": null})),
+                    ("other-authority", json!({"ca.crt": "b3RoZXI="})),
+                    ("nothing", json!({"token": null, "namespace": null, "ca.crt": null})),
+                ] {
+                    token(plane, name, TOKEN, "robot", &robot).await;
+                    plane.settle().await.unwrap();
+                    patch::<Secret>(plane, name, json!({"data": changes})).await;
+                }
+            }
+            .boxed()
+        },
+        outcome: |state| {
+            let mut all = ["no-token", "no-namespace", "other-authority", "nothing"].into_iter();
+            all.try_for_each(|name| filled(state, name, "robot", Value::Null))
+        },
+    })
+    .assert();
+}
+
+#[test]
+fn a_token_that_somebody_put_there_stays() {
+    exhaust(&Accounts {
+        name: "service_account::a_token_that_somebody_put_there_stays",
+        controller: "serviceaccount-token-controller",
+        drive: |plane| {
+            async {
+                account(plane, "robot").await;
+                let annotations = json!({"kubernetes.io/service-account.name": "robot"});
+                let metadata = json!({"name": "own", "annotations": annotations});
+                let secret = json!({"metadata": metadata, "type": TOKEN, "stringData": {"token": "mine"}});
+                create::<Secret>(plane, secret).await;
+            }
+            .boxed()
+        },
+        outcome: |state| {
+            let held = held(state, "own");
+            expect("it", json!([held[2], held[3], held[4]]), json!(["default", ROOT_CA, "mine"]))
+        },
     })
     .assert();
 }
