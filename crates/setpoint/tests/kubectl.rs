@@ -65,6 +65,7 @@ sessions! { kubectl_up ["up", "--nodes", "3"];
     fleet
     jobs
     logs
+    missing
     namespace
     node_faults
     nodes

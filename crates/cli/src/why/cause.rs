@@ -241,6 +241,10 @@ impl Facts {
         if let Some(cause) = containers(status).find_map(|container| waiting(&name, container)) {
             return Some(cause);
         }
+        let unmounted = self.events_of(pod).filter(|event| event["reason"] == "FailedMount").last();
+        if let Some(event) = unmounted.filter(|_| text(&status["phase"]) == "Pending") {
+            return Some(format!("{name} waits for its volumes: {}", text(&event["message"])));
+        }
         if text(&status["phase"]) == "Running" && health::of(pod).mark != Mark::Well {
             let unready = containers(status).find(|one| one["ready"] == false && one["state"]["running"].is_object());
             let probe = self.events_of(pod).filter(|event| event["reason"] == "Unhealthy").last();

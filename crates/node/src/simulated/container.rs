@@ -24,6 +24,9 @@ const FIRST_PAUSE: u64 = 1;
 /// How long a failed pull shows as an error before it shows as a pause.
 const PULL_ERROR: u64 = 10;
 
+/// Why a container waits whose variables can't be set.
+pub const CONFIG_ERROR: &str = "CreateContainerConfigError";
+
 /// The code of a container that was killed, or whose end nobody saw.
 pub const KILLED: i32 = 137;
 
@@ -77,6 +80,8 @@ pub struct Life<'a> {
     pub begun: Timestamp,
     /// What ran at this moment is lost.
     pub lost: Option<Timestamp>,
+    /// Why its variables can't be set, if so.
+    pub lacks: Option<&'a str>,
     pub now: Timestamp,
 }
 
@@ -103,6 +108,10 @@ impl Life<'_> {
             (None, Some(ended), _) => self.ended(&mut status, ended),
             (None, None, Some(wait)) if wait.reason.as_deref() == Some("CrashLoopBackOff") => self.paused(&mut status),
             (None, None, _) if !self.behaviour.has_image => self.not_pulled(),
+            // Variables could not be set: it may have run before.
+            (None, None, _) if status.last_state.as_ref().is_some_and(|last| last.terminated.is_some()) => {
+                self.restart(&mut status)
+            }
             (None, None, _) => self.start(&mut status),
         };
         status.state = Some(state);
@@ -169,6 +178,9 @@ impl Life<'_> {
     }
 
     fn start(&self, status: &mut ContainerStatus) -> (ContainerState, Option<Timestamp>) {
+        if let Some(why) = self.lacks {
+            return (waiting(CONFIG_ERROR, Some(why.to_owned())), None);
+        }
         status.container_id = Some(format!(
             "simulated://{}",
             digest(&[&self.pod.metadata.uid, &status.name, &status.restart_count.to_string()])
@@ -274,7 +286,9 @@ impl Life<'_> {
     }
 
     fn restart(&self, status: &mut ContainerStatus) -> (ContainerState, Option<Timestamp>) {
-        status.restart_count = status.restart_count.saturating_add(1);
+        if self.lacks.is_none() {
+            status.restart_count = status.restart_count.saturating_add(1);
+        }
         self.start(status)
     }
 

@@ -67,6 +67,21 @@ pub fn unhealthy(container: String, kind: Kind, text: &str) -> Said {
     Said { container: Some(container), what: happening(Severity::Warning, "Unhealthy", note) }
 }
 
+/// What there is to tell of a volume that can't be filled.
+pub fn not_mounted(volume: &str, why: &str) -> Said {
+    let note = format!("MountVolume.SetUp failed for volume {volume:?} : {why}");
+    Said { container: None, what: happening(Severity::Warning, "FailedMount", note) }
+}
+
+/// What there is to tell of a container that can't start because of its variables: its image is there by then.
+pub fn not_configured(pod: &Pod, list: &str, status: &ContainerStatus) -> impl Iterator<Item = Said> {
+    let container = format!("spec.{list}{{{}}}", status.name);
+    let note = format!("Error: {}", waiting(status.state.as_ref()).1);
+    let mut all = pulled(pod, status);
+    all.push(happening(Severity::Warning, "Failed", note));
+    all.into_iter().map(move |what| Said { container: Some(container.clone()), what })
+}
+
 /// Refers to a pod, or to one container of it.
 pub fn about(pod: &Pod, container: Option<String>) -> ObjectReference {
     ObjectReference {

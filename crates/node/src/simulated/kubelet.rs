@@ -21,8 +21,10 @@ use super::admission::{Admission, Rejection};
 use super::events::{self, Said};
 use super::heartbeat::NodeView;
 use super::identity::{Nodes, host_address};
+use super::missing::{self, Missing};
 use super::plan::{Place, Step, plan, reject};
 use super::pod::Pod;
+use super::references::NOTHING;
 use super::{status, told};
 
 /// How many pods are worked on at once: writes that wait together are synced to the disk together.
@@ -51,6 +53,7 @@ pub fn add_to(
         admission: Admission::default(),
         recorder,
         told: Mutex::default(),
+        missing: Missing::default(),
     });
     let of_node = pods.clone();
     let controller = Controller::builder("simulated-kubelet", client.clone(), manager.clock(), &pods)
@@ -76,6 +79,7 @@ struct Kubelet {
     recorder: Recorder,
     /// When it was last told what happens to those pods of which there is something to tell. A new process tells at most a little twice.
     told: Mutex<BTreeMap<Key, Timestamp>>,
+    missing: Missing,
 }
 
 impl Kubelet {
@@ -113,14 +117,25 @@ impl Kubelet {
             let free = self.addresses.of(node, uid, has.filter(|has| *has != host), present);
             free.ok_or_else(|| Error::transient(format!("{} has no address left for {key}", pod.spec.node_name)))?
         };
-        let step = plan(&pod, Place { host, pod: address, lost }, now);
-        let next = self.tell(&pod, &key, now);
+        let lacks = match pod.is_settled || pod.has_ended() || pod.metadata.deletion_timestamp.is_some() {
+            true => NOTHING.clone(),
+            false => self.missing.look(context.client(), &key, &pod, now).await?,
+        };
+        let step = plan(&pod, Place { host, pod: address, lost, lacks: &lacks }, now);
+        let next = self.tell(&pod, &key, now).into_iter().chain(missing::next(&pod, &lacks, now));
         let wake = match step {
-            Step::Nothing => None,
-            Step::Wait(until) => Some(until),
+            Step::Nothing => {
+                self.say(&pod, self.missing.tell(&key, &pod, &pod.status, &lacks, now));
+                None
+            }
+            Step::Wait(until) => {
+                self.say(&pod, self.missing.tell(&key, &pod, &pod.status, &lacks, now));
+                Some(until)
+            }
             Step::Write(status, wake) => {
                 write(&context, &pod, &status).await?;
                 self.say(&pod, events::changes(&pod, &status));
+                self.say(&pod, self.missing.tell(&key, &pod, &status, &lacks, now));
                 wake
             }
             Step::Delete => {
@@ -164,6 +179,7 @@ impl Kubelet {
     }
 
     fn forget(&self, key: &Key) {
+        self.missing.forget(key);
         self.told.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 

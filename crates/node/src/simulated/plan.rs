@@ -9,6 +9,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use super::behaviour::{self, Role};
 use super::container::{Life, Moment, Restart};
 use super::pod::{Container, Pod};
+use super::references::{Lacks, NOTHING};
 use super::status::{Verdict, seconds, set, time_of};
 use super::stop::{self, Stop};
 
@@ -27,15 +28,17 @@ pub enum Step {
 
 /// Where a pod is.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct Place<'a> {
     pub host: Ipv4Addr,
     pub pod: Ipv4Addr,
     /// What ran there at this moment is lost.
     pub lost: Option<Timestamp>,
+    /// What the pod refers to and isn't there.
+    pub lacks: &'a Lacks,
 }
 
 /// The next step for a pod at this place.
-pub fn plan(pod: &Pod, place: Place, now: Timestamp) -> Step {
+pub fn plan(pod: &Pod, place: Place<'_>, now: Timestamp) -> Step {
     // What is written has whole seconds: to compare with it, so must now.
     let now = seconds(now);
     if pod.metadata.deletion_timestamp.is_some() {
@@ -69,14 +72,14 @@ pub fn reject(pod: &Pod, reason: &str, message: &str, now: Timestamp) -> PodStat
 }
 
 /// A pod that is being deleted: its containers stop, then it goes.
-fn leave(pod: &Pod, place: Place, now: Timestamp) -> Step {
+fn leave(pod: &Pod, place: Place<'_>, now: Timestamp) -> Step {
     let grace = pod.metadata.deletion_grace_period_seconds;
     if grace == 0 && !pod.metadata.finalizers.is_empty() && pod.has_ended() {
         return Step::Nothing;
     }
     let mut status = (*pod.status).clone();
     if let (false, Some(stop)) = (pod.has_ended(), Stop::by_deletion(pod)) {
-        let wake = wind_down(&Lives::new(pod, now, place.lost), &mut status, stop);
+        let wake = wind_down(&Lives::of_place(pod, place, now), &mut status, stop);
         if wake.is_some() {
             return written(pod, status, wake);
         }
@@ -119,19 +122,19 @@ fn wind_down(lives: &Lives<'_>, status: &mut PodStatus, stop: Stop) -> Option<Ti
 
 /// Sets how a pod is whose containers have stopped before they were done.
 fn finish(pod: &Pod, status: &mut PodStatus, now: Timestamp) {
-    let lives = Lives::new(pod, now, None);
+    let lives = Lives::new(pod, now);
     let old = status.container_statuses.take().unwrap_or_default();
     let stopped = pod.spec.containers.iter().map(|container| lives.of(container).stopped(find(&old, container)));
     end(pod, status, stopped.collect(), now);
 }
 
 /// Sets how a pod is that lives; when it changes next by itself.
-fn live(pod: &Pod, status: &mut PodStatus, place: Place, now: Timestamp) -> Option<Timestamp> {
+fn live(pod: &Pod, status: &mut PodStatus, place: Place<'_>, now: Timestamp) -> Option<Timestamp> {
     arrive(pod, status, place, now);
     let begun = status.start_time.as_ref().map_or(now, |time| time.0);
     let deadline = Stop::by_deadline(pod, now);
     if let Some(stop) = deadline.filter(|stop| stop.at <= now) {
-        let wake = wind_down(&Lives::new(pod, now, place.lost), status, stop);
+        let wake = wind_down(&Lives::of_place(pod, place, now), status, stop);
         if wake.is_some() {
             return wake;
         }
@@ -142,7 +145,15 @@ fn live(pod: &Pod, status: &mut PodStatus, place: Place, now: Timestamp) -> Opti
         return None;
     }
     let start = after(begun, behaviour::span(&pod.metadata.annotations, "start-delay").unwrap_or_default());
-    let wake = if now < start { wait(pod, status, now, start) } else { run(pod, status, place.lost, now) };
+    let wake = if now < start {
+        wait(pod, status, now);
+        Some(start)
+    } else if !place.lacks.volumes.is_empty() {
+        wait(pod, status, now);
+        None
+    } else {
+        run(pod, status, place, now)
+    };
     if matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")) {
         return None;
     }
@@ -150,7 +161,7 @@ fn live(pod: &Pod, status: &mut PodStatus, place: Place, now: Timestamp) -> Opti
 }
 
 /// What a pod has as soon as it is on a node.
-fn arrive(pod: &Pod, status: &mut PodStatus, place: Place, now: Timestamp) {
+fn arrive(pod: &Pod, status: &mut PodStatus, place: Place<'_>, now: Timestamp) {
     let address = if pod.spec.host_network { place.host } else { place.pod }.to_string();
     let host = place.host.to_string();
     status.host_ip = Some(host.clone());
@@ -165,8 +176,8 @@ fn arrive(pod: &Pod, status: &mut PodStatus, place: Place, now: Timestamp) {
 }
 
 /// A pod whose containers may not start yet.
-fn wait(pod: &Pod, status: &mut PodStatus, now: Timestamp, start: Timestamp) -> Option<Timestamp> {
-    let lives = Lives::new(pod, now, None);
+fn wait(pod: &Pod, status: &mut PodStatus, now: Timestamp) {
+    let lives = Lives::new(pod, now);
     let waiting = |containers: &[Container], old: Vec<ContainerStatus>, reason: &str| {
         containers
             .iter()
@@ -179,12 +190,11 @@ fn wait(pod: &Pod, status: &mut PodStatus, now: Timestamp, start: Timestamp) -> 
     status.phase = Some("Pending".to_owned());
     verdict(pod, status, Verdict { kind: "PodReadyToStartContainers", holds: false, reason: None, message: None }, now);
     conclude(pod, status, init, main, pod.spec.init_containers.is_empty(), now);
-    Some(start)
 }
 
 /// A pod whose containers may run.
-fn run(pod: &Pod, status: &mut PodStatus, lost: Option<Timestamp>, now: Timestamp) -> Option<Timestamp> {
-    let lives = Lives::new(pod, now, lost);
+fn run(pod: &Pod, status: &mut PodStatus, place: Place<'_>, now: Timestamp) -> Option<Timestamp> {
+    let lives = Lives::of_place(pod, place, now);
     if lives.over(status).is_none() {
         verdict(pod, status, Verdict::holds("PodReadyToStartContainers"), now);
         let wake = play(&lives, status);
@@ -335,15 +345,21 @@ struct Lives<'a> {
     restart: Restart,
     begun: Timestamp,
     lost: Option<Timestamp>,
+    lacks: &'a Lacks,
     now: Timestamp,
 }
 
 impl<'a> Lives<'a> {
-    fn new(pod: &'a Pod, now: Timestamp, lost: Option<Timestamp>) -> Lives<'a> {
+    fn of_place(pod: &'a Pod, place: Place<'a>, now: Timestamp) -> Lives<'a> {
+        Lives { lost: place.lost, lacks: place.lacks, ..Lives::new(pod, now) }
+    }
+
+    fn new(pod: &'a Pod, now: Timestamp) -> Lives<'a> {
         let meta = &pod.metadata;
         let name = format!("{}_{}({})", meta.name, meta.namespace, meta.uid);
         let begun = pod.status.start_time.as_ref().map_or(now, |time| time.0);
-        Lives { pod, name, restart: Restart::of(&pod.spec.restart_policy), begun, lost, now }
+        let restart = Restart::of(&pod.spec.restart_policy);
+        Lives { pod, name, restart, begun, lost: None, lacks: &NOTHING, now }
     }
 
     /// The life of a main container.
@@ -365,6 +381,7 @@ impl<'a> Lives<'a> {
             full_name: &self.name,
             begun: self.begun,
             lost: self.lost,
+            lacks: self.lacks.containers.get(&container.name).map(String::as_str),
             now: self.now,
         }
     }
@@ -412,7 +429,8 @@ fn has_started(status: &ContainerStatus) -> bool {
 
 /// Whether it has been started at least once.
 fn has_begun(status: &ContainerStatus) -> bool {
-    is_running(status) || exit_code(status).is_some() || status.restart_count > 0
+    let has_ended = status.last_state.as_ref().is_some_and(|state| state.terminated.is_some());
+    is_running(status) || exit_code(status).is_some() || has_ended || status.restart_count > 0
 }
 
 fn exit_code(status: &ContainerStatus) -> Option<i32> {
@@ -444,9 +462,11 @@ mod tests {
         let mut told: Vec<String> = Vec::new();
         for second in 0..=seconds {
             let now = Timestamp::from_second(1_767_225_600 + second).unwrap();
-            if let Step::Write(status, _) = plan(&pod, Place { host: HOST, pod: ADDRESS, lost: None }, now) {
+            if let Step::Write(status, _) =
+                plan(&pod, Place { host: HOST, pod: ADDRESS, lost: None, lacks: &NOTHING }, now)
+            {
                 pod.status = status;
-                let again = plan(&pod, Place { host: HOST, pod: ADDRESS, lost: None }, now);
+                let again = plan(&pod, Place { host: HOST, pod: ADDRESS, lost: None, lacks: &NOTHING }, now);
                 assert!(!matches!(again, Step::Write(..)), "nothing changes within a moment: {again:?}");
             }
             let line = describe(&pod);
@@ -489,7 +509,7 @@ mod tests {
     #[test]
     fn a_ready_pod_can_be_told_to_be_unready_and_back() {
         let mut told = pod(json!({"containers": [{"name": "c", "image": "nginx"}]}), json!({}));
-        let place = Place { host: HOST, pod: ADDRESS, lost: None };
+        let place = Place { host: HOST, pod: ADDRESS, lost: None, lacks: &NOTHING };
         let now = Timestamp::from_second(1_767_225_600).unwrap();
         for (annotations, ready) in
             [(json!({}), "True"), (json!({"simulated.setpoint.dev/never-ready": "true"}), "False")]
@@ -575,7 +595,8 @@ mod tests {
             let second = |second: i64| Timestamp::from_second(1_767_225_600 + second).unwrap();
             let lost = Some(second(5));
             for now in [0, 5, 6, 7] {
-                let place = Place { host: HOST, pod: ADDRESS, lost: lost.filter(|lost| *lost <= second(now)) };
+                let place =
+                    Place { host: HOST, pod: ADDRESS, lost: lost.filter(|lost| *lost <= second(now)), lacks: &NOTHING };
                 if let Step::Write(status, _) = plan(&pod, place, second(now)) {
                     pod.status = status;
                 }
@@ -591,7 +612,7 @@ mod tests {
             "ephemeralContainers": [{"name": "debug", "command": ["false"]}]});
         let mut pod = pod(spec, json!({}));
         let now = Timestamp::from_second(1_767_225_600).unwrap();
-        let place = Place { host: HOST, pod: ADDRESS, lost: None };
+        let place = Place { host: HOST, pod: ADDRESS, lost: None, lacks: &NOTHING };
         let Step::Write(status, None) = plan(&pod, place, now) else { panic!("it starts") };
         pod.status = status;
         let added = &pod.status.ephemeral_container_statuses.as_ref().unwrap()[0];
@@ -676,7 +697,7 @@ mod tests {
     fn leaving(spec: Value, grace: i64) -> Pod {
         let mut leaving = pod(spec, json!({}));
         let now = Timestamp::from_second(0).unwrap();
-        let place = Place { host: HOST, pod: ADDRESS, lost: None };
+        let place = Place { host: HOST, pod: ADDRESS, lost: None, lacks: &NOTHING };
         let Step::Write(status, _) = plan(&leaving, place, now) else { panic!("it starts") };
         leaving.status = status;
         leaving.metadata.deletion_timestamp = Some(time_of(Timestamp::from_second(grace).unwrap()));
@@ -687,7 +708,7 @@ mod tests {
 
     #[test]
     fn hooks_and_programs_that_do_not_listen_delay_the_end_of_a_pod() {
-        let place = Place { host: HOST, pod: ADDRESS, lost: None };
+        let place = Place { host: HOST, pod: ADDRESS, lost: None, lacks: &NOTHING };
         let check = |container: Value, grace: i64, expected: i64| {
             let leaving = leaving(json!({"containers": [container]}), grace);
             let gone = |second: i64| plan(&leaving, place, Timestamp::from_second(second).unwrap());
@@ -709,7 +730,9 @@ mod tests {
             let container = json!({"name": "c", "command": ["sh", "-c", script], "terminationMessagePolicy": policy});
             let mut ended = pod(json!({"restartPolicy": "Never", "containers": [container]}), json!({}));
             let now = Timestamp::from_second(0).unwrap();
-            let Step::Write(status, _) = plan(&ended, Place { host: HOST, pod: ADDRESS, lost: None }, now) else {
+            let Step::Write(status, _) =
+                plan(&ended, Place { host: HOST, pod: ADDRESS, lost: None, lacks: &NOTHING }, now)
+            else {
                 panic!("it ends")
             };
             ended.status = status;
@@ -742,7 +765,7 @@ mod tests {
             json!({"simulated.setpoint.dev/stop-delay": "5s"}),
         );
         let second = |second: i64| Timestamp::from_second(second).unwrap();
-        let place = Place { host: HOST, pod: ADDRESS, lost: None };
+        let place = Place { host: HOST, pod: ADDRESS, lost: None, lacks: &NOTHING };
         let Step::Write(status, _) = plan(&leaving, place, second(0)) else { panic!("it starts") };
         leaving.status = status;
         leaving.metadata.deletion_timestamp = Some(time_of(second(30)));

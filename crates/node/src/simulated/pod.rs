@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use setpoint_runtime::Key;
 use setpoint_runtime::cache::{Cached, Pairs};
 
@@ -58,12 +58,58 @@ pub struct Spec {
     pub volumes: Box<[Volume]>,
 }
 
-/// A volume; only those that begin empty are told apart.
+/// A volume: whether it begins empty, or which objects it is filled with.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Volume {
     pub name: Box<str>,
     pub empty_dir: Option<Present>,
+    pub config_map: Option<Box<Source>>,
+    pub secret: Option<Box<Source>>,
+    #[serde(deserialize_with = "projected")]
+    pub projected: Option<Box<Projected>>,
+}
+
+/// An object whose keys become files.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Source {
+    #[serde(alias = "secretName")]
+    pub name: Box<str>,
+    pub items: Box<[Item]>,
+    pub optional: bool,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Item {
+    pub key: Box<str>,
+}
+
+/// Several objects in one volume.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Projected {
+    pub sources: Box<[Projection]>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Projection {
+    pub config_map: Option<Source>,
+    pub secret: Option<Source>,
+}
+
+/// By which pods know the API server: the controller manager makes it in every namespace.
+const ROOT_CA: &str = "kube-root-ca.crt";
+
+/// Without what is always there, or is no object: so most pods have none.
+fn projected<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<Projected>>, D::Error> {
+    let is_certificate = |it: &Projection| it.config_map.as_ref().is_some_and(|of| &*of.name == ROOT_CA);
+    let refers = |it: &Projection| it.config_map.is_some() || it.secret.is_some();
+    let Some(Projected { sources }) = Option::deserialize(deserializer)? else { return Ok(None) };
+    let sources: Vec<_> = sources.into_iter().filter(|it| refers(it) && !is_certificate(it)).collect();
+    Ok((!sources.is_empty()).then(|| Box::new(Projected { sources: sources.into() })))
 }
 
 /// Something that is there; what is in it is not read.
@@ -91,6 +137,7 @@ pub struct Container {
     pub resources: Resources,
     pub ports: Box<[ContainerPort]>,
     pub env: Box<[EnvVar]>,
+    pub env_from: Box<[EnvFrom]>,
     pub volume_mounts: Box<[VolumeMount]>,
     pub stdin: bool,
     pub tty: bool,
@@ -101,14 +148,40 @@ pub struct Container {
 pub struct EnvVar {
     pub name: Box<str>,
     pub value: Box<str>,
-    pub value_from: Option<EnvSource>,
+    pub value_from: Option<Box<EnvSource>>,
 }
 
-/// Where a value comes from; of all places only the pod itself is read.
+/// Where a value comes from; only of the pod itself it is read, of objects it counts whether they are there.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct EnvSource {
     pub field_ref: Option<FieldRef>,
+    pub config_map_key_ref: Option<KeyRef>,
+    pub secret_key_ref: Option<KeyRef>,
+}
+
+/// One key of an object.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct KeyRef {
+    pub name: Box<str>,
+    pub key: Box<str>,
+    pub optional: bool,
+}
+
+/// An object whose keys are all variables.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct EnvFrom {
+    pub config_map_ref: Option<Named>,
+    pub secret_ref: Option<Named>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Named {
+    pub name: Box<str>,
+    pub optional: bool,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

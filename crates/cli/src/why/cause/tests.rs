@@ -91,6 +91,14 @@ fn a_container_that_ends_again_and_again_waits_out_its_back_off() {
 }
 
 #[test]
+fn a_pod_without_its_volumes_says_which_is_missing() {
+    let waiting = json!({"name": "app", "state": {"waiting": {"reason": "ContainerCreating"}}});
+    let mut facts = facts(pod(json!({"phase": "Pending", "containerStatuses": [waiting]})), vec![]);
+    facts.events = vec![event("web-1", "Warning", "FailedMount", "secret \"keys\" not found")];
+    check(&facts, "pod/web-1 waits for its volumes: secret \"keys\" not found");
+}
+
+#[test]
 fn a_quota_keeps_pods_from_being_made() {
     let message = "pods \"web-x\" is forbidden: exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1";
     let refused = replica_set(json!({"conditions": [condition("ReplicaFailure", "True", "FailedCreate", message)]}));
