@@ -41,6 +41,7 @@ mod plan;
 mod pod;
 mod probes;
 mod references;
+mod resize;
 mod shell;
 mod status;
 mod stop;

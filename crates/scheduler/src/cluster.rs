@@ -23,6 +23,7 @@ use crate::profile::Profile;
 use crate::queue::{Arrival, Call, Queue, Waiting};
 use crate::relation::Relation;
 use crate::relations::Relations;
+use crate::resized::taken;
 use crate::storage::{Step, Storage};
 use crate::wants;
 
@@ -381,7 +382,7 @@ impl Cluster {
         } else {
             self.lift(uid);
             let profile = self.profile_of(&pod.spec.scheduler_name).unwrap_or_else(|| self.profiles[0].clone());
-            let demand = self.demand(&pod.spec.wishes, &profile);
+            let demand = self.demand(&taken(pod), &profile);
             let placed = Placed {
                 key: pod.key(),
                 node: number,
@@ -434,7 +435,7 @@ impl Cluster {
 
     fn placed_demand(&mut self, pod: &Pod) -> Arc<Demand> {
         let profile = self.profile_of(&pod.spec.scheduler_name).unwrap_or_else(|| self.profiles[0].clone());
-        self.demand(&pod.spec.wishes, &profile)
+        self.demand(&taken(pod), &profile)
     }
 
     fn nominate(&mut self, pod: &Waiting, node: NodeNumber) {

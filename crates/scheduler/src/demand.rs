@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{NodeSelector, PreferredSchedulingTerm, Toleration};
 
-use crate::pod::{Container, Port, Wishes};
+use crate::pod::{Port, Wishes};
 use crate::profile::Profile;
 use crate::resources::Resources;
 
@@ -92,7 +92,7 @@ fn requests(wishes: &Wishes) -> Resources {
     let (mut sidecars, mut peak) = (Resources::default(), Resources::default());
     for container in &wishes.init_containers {
         let asked = Resources::read(&container.resources.requests);
-        if is_sidecar(container) {
+        if container.is_sidecar() {
             sidecars.add(&asked);
             sum.add(&asked);
             peak.raise(&sidecars);
@@ -110,7 +110,7 @@ fn requests(wishes: &Wishes) -> Resources {
 }
 
 fn weight(wishes: &Wishes) -> Weight {
-    let main = wishes.containers.iter().chain(wishes.init_containers.iter().filter(|container| is_sidecar(container)));
+    let main = wishes.containers.iter().chain(wishes.init_containers.iter().filter(|container| container.is_sidecar()));
     let mut weight = Weight::default();
     for container in main {
         let requests = &container.resources.requests;
@@ -121,12 +121,8 @@ fn weight(wishes: &Wishes) -> Weight {
     weight
 }
 
-fn is_sidecar(container: &Container) -> bool {
-    container.restart_policy.as_deref() == Some("Always")
-}
-
 fn ports(wishes: &Wishes) -> Vec<Port> {
-    let sidecars = wishes.init_containers.iter().filter(|container| is_sidecar(container));
+    let sidecars = wishes.init_containers.iter().filter(|container| container.is_sidecar());
     let ports = wishes.containers.iter().chain(sidecars).flat_map(|container| container.ports.iter());
     let mut ports: Vec<Port> = ports.filter(|port| port.host_port > 0).cloned().map(Port::whole).collect();
     ports.sort();

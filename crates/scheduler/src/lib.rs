@@ -33,6 +33,7 @@ mod profile;
 mod queue;
 mod relation;
 mod relations;
+mod resized;
 mod resources;
 mod scheduler;
 mod score;

@@ -83,6 +83,8 @@ pub struct Affinity {
 #[serde(rename_all = "camelCase", default)]
 pub struct Container {
     #[serde(skip_serializing)]
+    pub name: Box<str>,
+    #[serde(skip_serializing)]
     pub image: Box<str>,
     pub resources: Requirements,
     #[serde(skip_serializing_if = "<[Port]>::is_empty")]
@@ -128,6 +130,18 @@ pub struct Status {
     pub nominated_node_name: Box<str>,
     pub start_time: Option<Time>,
     pub conditions: Box<[Condition]>,
+    pub container_statuses: Box<[ContainerStatus]>,
+    pub init_container_statuses: Box<[ContainerStatus]>,
+}
+
+/// What a container has, once its node tells.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ContainerStatus {
+    pub name: Box<str>,
+    pub resources: Option<Requirements>,
+    /// What is set aside for it.
+    pub allocated_resources: Written,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -138,6 +152,13 @@ pub struct Condition {
     pub status: Box<str>,
     pub reason: Box<str>,
     pub message: Box<str>,
+}
+
+impl Container {
+    /// Whether it starts with the init containers and goes on beside the others.
+    pub fn is_sidecar(&self) -> bool {
+        self.restart_policy.as_deref() == Some("Always")
+    }
 }
 
 impl Pod {
@@ -179,7 +200,7 @@ impl Pod {
         claims.collect()
     }
 
-    fn condition(&self, kind: &str) -> Option<&Condition> {
+    pub fn condition(&self, kind: &str) -> Option<&Condition> {
         self.status.conditions.iter().find(|condition| &*condition.kind == kind)
     }
 }

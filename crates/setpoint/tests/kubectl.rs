@@ -69,6 +69,7 @@ sessions! { kubectl_up ["up", "--nodes", "3"];
     namespace
     node_faults
     nodes
+    resize
     statefulset
     textbook
     tokens

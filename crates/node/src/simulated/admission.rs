@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
+use k8s_openapi::api::core::v1::PodStatus;
 use setpoint_api::quantity::Quantity;
 
-use super::pod::{Container, Pod, Requests, Spec};
+use super::pod::{Container, Pod, Spec};
 
 /// What a pod takes of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,10 +29,27 @@ pub struct Port {
 }
 
 impl Demand {
-    /// What a pod with this spec takes: what its containers ask for together, or an init container and the sidecars before it.
-    pub fn of(spec: &Spec) -> Demand {
-        let asked = |container: &Container| amounts(&container.resources.requests);
-        let mut running = spec.containers.iter().map(asked).fold((0, 0), plus);
+    /// What a pod takes: what its containers ask for together, or an init container and the sidecars before it. Once it was told what is
+    /// set aside for a container, that counts.
+    pub fn of(spec: &Spec, status: &PodStatus) -> Demand {
+        let all = [&status.init_container_statuses, &status.container_statuses];
+        let told = |container: &Container| {
+            let own = all.into_iter().flatten().flatten().find(|it| *it.name == *container.name)?;
+            own.resources.as_ref().map(|_| own.allocated_resources.as_ref())
+        };
+        Demand::with(spec, |container| match told(container) {
+            Some(aside) => amounts(|name| aside?.get(name).map(|amount| &*amount.0)),
+            None => amounts(|name| container.resources.requests.get(name)),
+        })
+    }
+
+    /// What a pod with this spec asks for.
+    pub fn asked(spec: &Spec) -> Demand {
+        Demand::with(spec, |container| amounts(|name| container.resources.requests.get(name)))
+    }
+
+    fn with(spec: &Spec, asked: impl Fn(&Container) -> (i64, i64)) -> Demand {
+        let mut running = spec.containers.iter().map(&asked).fold((0, 0), plus);
         let (mut sidecars, mut first) = ((0, 0), (0, 0));
         for container in &spec.init_containers {
             let own = asked(container);
@@ -43,7 +61,7 @@ impl Demand {
                 first = most(first, plus(sidecars, own));
             }
         }
-        let (cpu, memory) = plus(most(running, first), amounts(&spec.overhead));
+        let (cpu, memory) = plus(most(running, first), amounts(|name| spec.overhead.get(name)));
         let ports = spec.containers.iter().chain(&spec.init_containers).flat_map(|container| &container.ports);
         let ports = ports.filter(|port| port.host_port > 0).map(|port| Port {
             number: port.host_port,
@@ -54,9 +72,9 @@ impl Demand {
     }
 }
 
-fn amounts(requests: &Requests) -> (i64, i64) {
-    let parsed = |text: &str| Quantity::parse(text).ok();
-    (parsed(&requests.cpu).map_or(0, |it| it.milli_value()), parsed(&requests.memory).map_or(0, |it| it.value()))
+fn amounts<'a>(of: impl Fn(&'static str) -> Option<&'a str>) -> (i64, i64) {
+    let parsed = |name| of(name).and_then(|text| Quantity::parse(text).ok());
+    (parsed("cpu").map_or(0, |it| it.milli_value()), parsed("memory").map_or(0, |it| it.value()))
 }
 
 fn plus(one: (i64, i64), other: (i64, i64)) -> (i64, i64) {
@@ -134,20 +152,43 @@ impl Admission {
         pod: &Pod,
         others: impl Iterator<Item = &'a Pod>,
     ) -> Result<(), Rejection> {
+        self.take(node, capacity, pod, pod.demand.clone(), others)
+    }
+
+    /// Gives a pod that is there what it asks for now, or says why not.
+    pub fn resize<'a>(
+        &self,
+        node: usize,
+        capacity: Capacity,
+        pod: &Pod,
+        others: impl Iterator<Item = &'a Pod>,
+    ) -> Result<(), Rejection> {
+        self.take(node, capacity, pod, Demand::asked(&pod.spec), others)
+    }
+
+    fn take<'a>(
+        &self,
+        node: usize,
+        capacity: Capacity,
+        pod: &Pod,
+        asked: Demand,
+        others: impl Iterator<Item = &'a Pod>,
+    ) -> Result<(), Rejection> {
         let mut fresh = self.fresh.lock().unwrap_or_else(PoisonError::into_inner);
         let fresh = fresh.entry(node).or_default();
         let mut there: BTreeMap<&str, &Demand> = fresh.iter().map(|(uid, demand)| (&**uid, demand)).collect();
         for other in others {
             match other.has_ended() {
                 true => drop(there.remove(&*other.metadata.uid)),
-                false if other.has_arrived() => drop(there.insert(&other.metadata.uid, &other.demand)),
+                // What was given a moment ago is not seen yet.
+                false if other.has_arrived() => drop(there.entry(&other.metadata.uid).or_insert(&other.demand)),
                 false => {}
             }
         }
         there.remove(&*pod.metadata.uid);
         let there: Vec<&Demand> = there.into_values().collect();
-        decide(capacity, &there, &pod.demand)?;
-        fresh.insert(pod.metadata.uid.clone(), pod.demand.clone());
+        decide(capacity, &there, &asked)?;
+        fresh.insert(pod.metadata.uid.clone(), asked);
         Ok(())
     }
 
@@ -232,6 +273,6 @@ mod tests {
             ],
             "containers": [{"name": "c", "resources": with("100m")}, {"name": "d", "resources": with("50m")}],
         });
-        assert_eq!(Demand::of(&serde_json::from_value(spec).unwrap()).cpu, 610);
+        assert_eq!(Demand::asked(&serde_json::from_value(spec).unwrap()).cpu, 610);
     }
 }

@@ -10,6 +10,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use super::behaviour::{self, Behaviour, Role};
 use super::pod::{Container, Pod};
 use super::probes::Kind;
+use super::resize;
 use super::status::{seconds, time_of};
 use super::stop::{self, Stop};
 
@@ -116,7 +117,9 @@ impl Life<'_> {
         };
         status.state = Some(state);
         let wake = wake.into_iter().chain(self.health_changes(&status)).min();
-        Moment { status: self.finish(status), wake }
+        let mut status = self.finish(status);
+        resize::settle(self.pod, self.container, &mut status, self.now);
+        Moment { status, wake }
     }
 
     /// A container that is asked to end; when it does, or did, if it ran. `turn` is when those have ended that go first.
@@ -186,6 +189,7 @@ impl Life<'_> {
             digest(&[&self.pod.metadata.uid, &status.name, &status.restart_count.to_string()])
         ));
         status.image_id = format!("simulated/{}@sha256:{}", self.container.image, digest(&[&self.container.image]));
+        resize::start(self.pod, self.container, status);
         let running = ContainerStateRunning { started_at: Some(time_of(self.now)) };
         self.running(status, running)
     }
@@ -197,11 +201,14 @@ impl Life<'_> {
     ) -> (ContainerState, Option<Timestamp>) {
         let started = running.started_at.as_ref().map_or(self.now, |time| time.0);
         let own = self.own_end(status, started);
-        let killed = self.killed(status, started).filter(|(at, _)| own.is_none_or(|own| *at < own.0));
+        let resized = self.resized(status, started);
+        let killed = self.killed(status, started).into_iter().chain(resized).min_by_key(|(at, _)| *at);
+        let killed = killed.filter(|(at, _)| own.is_none_or(|own| *at < own.0));
         match killed.or(own) {
             Some((at, code)) if at <= self.now => {
                 let ended = self.end(status, started, at, code);
-                if killed.is_some() && self.starts_at_once(status, at) {
+                let is_resized = killed.is_some() && killed == resized;
+                if is_resized || killed.is_some() && self.starts_at_once(status, at) {
                     status.last_state = Some(ContainerState { terminated: Some(ended), ..ContainerState::default() });
                     return self.restart(status);
                 }
@@ -235,6 +242,13 @@ impl Life<'_> {
             own.and_then(|it| u64::try_from(it).ok()).map_or_else(|| stop::grace(self.pod), Duration::from_secs);
         let at = later(started, at);
         Some(self.end_of_stop(status, started, Stop { at, grace }, at))
+    }
+
+    /// When and how a run ends that has to, so that the container is given more or less.
+    fn resized(&self, status: &ContainerStatus, started: Timestamp) -> Option<(Timestamp, i32)> {
+        let at = resize::granted(self.pod, &self.pod.status)?;
+        let stop = Stop { at, grace: stop::grace(self.pod) };
+        resize::restarts(self.container, status).then(|| self.end_of_stop(status, started, stop, at))
     }
 
     /// Whether a container that a probe gave up starts without a pause: it does unless it is in the pause after the end before.

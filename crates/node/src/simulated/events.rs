@@ -5,7 +5,7 @@ use setpoint_runtime::events::{Happening, Severity};
 
 use super::pod::Pod;
 use super::probes::Kind;
-use super::told;
+use super::{resize, told};
 
 /// What these events call their author.
 pub const AUTHOR: &str = "kubelet";
@@ -42,6 +42,10 @@ pub fn changes(pod: &Pod, new: &PodStatus) -> Vec<Said> {
         }
     }
     said.extend(told::stopped_sidecars(pod, new));
+    said.extend(resize::told(pod, new).map(|(reason, note)| {
+        let severity = if reason == "ResizeDeferred" { Severity::Warning } else { Severity::Normal };
+        Said { container: None, what: happening(severity, reason, note) }
+    }));
     said
 }
 

@@ -25,6 +25,7 @@ use super::missing::{self, Missing};
 use super::plan::{Place, Step, plan, reject};
 use super::pod::Pod;
 use super::references::NOTHING;
+use super::resize::{self, Resize};
 use super::{status, told};
 
 /// How many pods are worked on at once: writes that wait together are synced to the disk together.
@@ -121,7 +122,8 @@ impl Kubelet {
             true => NOTHING.clone(),
             false => self.missing.look(context.client(), &key, &pod, now).await?,
         };
-        let step = plan(&pod, Place { host, pod: address, lost, lacks: &lacks }, now);
+        let resize = self.resize(node, &pod);
+        let step = plan(&pod, Place { host, pod: address, lost, lacks: &lacks, resize: &resize }, now);
         let next = self.tell(&pod, &key, now).into_iter().chain(missing::next(&pod, &lacks, now));
         let wake = match step {
             Step::Nothing => {
@@ -164,6 +166,19 @@ impl Kubelet {
         let snapshot = self.pods.lister().snapshot();
         let others = snapshot.by_index(BY_NODE, &pod.spec.node_name).map(|other| &**other);
         self.admission.admit(node, self.nodes.capacity(), pod, others)
+    }
+
+    /// What becomes of a pod that asks for something else than it has.
+    fn resize(&self, node: usize, pod: &Pod) -> Resize {
+        if !resize::is_asked(pod) || pod.metadata.deletion_timestamp.is_some() || pod.has_ended() {
+            return Resize::Nothing;
+        }
+        let snapshot = self.pods.lister().snapshot();
+        let others = snapshot.by_index(BY_NODE, &pod.spec.node_name).map(|other| &**other);
+        match self.admission.resize(node, self.nodes.capacity(), pod, others) {
+            Ok(()) => Resize::Granted,
+            Err(rejection) => Resize::Deferred(rejection.message),
+        }
     }
 
     /// Tells what has happened to a pod since the last look; when there is more to tell.
@@ -216,7 +231,7 @@ impl Kubelet {
 
 async fn write(context: &Context, pod: &Pod, status: &core::PodStatus) -> Result<(), Error> {
     let api: Api<core::Pod> = Api::namespaced(context.client().clone(), &pod.metadata.namespace);
-    let patch = Patch::Strategic(status::patch(&pod.metadata.uid, status));
+    let patch = Patch::Strategic(status::patch(&pod.metadata.uid, &pod.status, status));
     let request = Request::new(api.resource_url())
         .patch_subresource("status", &pod.metadata.name, &PatchParams::default(), &patch)
         .map_err(Error::transient)?;

@@ -10,7 +10,8 @@ use super::behaviour::{self, Role};
 use super::container::{Life, Moment, Restart};
 use super::pod::{Container, Pod};
 use super::references::{Lacks, NOTHING};
-use super::status::{Verdict, seconds, set, time_of};
+use super::resize::{self, Resize};
+use super::status::{Verdict, remove, seconds, set, time_of};
 use super::stop::{self, Stop};
 
 /// What to do.
@@ -35,6 +36,8 @@ pub struct Place<'a> {
     pub lost: Option<Timestamp>,
     /// What the pod refers to and isn't there.
     pub lacks: &'a Lacks,
+    /// What becomes of it if it asks for something else than it has.
+    pub resize: &'a Resize,
 }
 
 /// The next step for a pod at this place.
@@ -197,9 +200,11 @@ fn run(pod: &Pod, status: &mut PodStatus, place: Place<'_>, now: Timestamp) -> O
     let lives = Lives::of_place(pod, place, now);
     if lives.over(status).is_none() {
         verdict(pod, status, Verdict::holds("PodReadyToStartContainers"), now);
+        let resized = resize::apply(pod, status, place.resize, now);
         let wake = play(&lives, status);
         if lives.over(status).is_none() {
-            return wake;
+            resize::conclude(pod, status);
+            return wake.into_iter().chain(resized).min();
         }
     }
     let over = lives.over(status)?;
@@ -322,6 +327,7 @@ fn gates(pod: &Pod, status: &PodStatus) -> Verdict {
 
 /// Sets how a pod is whose containers have ended.
 fn end(pod: &Pod, status: &mut PodStatus, main: Vec<ContainerStatus>, now: Timestamp) {
+    [resize::IN_PROGRESS, resize::PENDING].into_iter().for_each(|kind| remove(status, kind));
     let succeeded = main.iter().all(|it| exit_code(it) == Some(0));
     let (phase, reason) = if succeeded { ("Succeeded", "PodCompleted") } else { ("Failed", "PodFailed") };
     status.phase = Some(phase.to_owned());
@@ -462,11 +468,17 @@ mod tests {
         let mut told: Vec<String> = Vec::new();
         for second in 0..=seconds {
             let now = Timestamp::from_second(1_767_225_600 + second).unwrap();
-            if let Step::Write(status, _) =
-                plan(&pod, Place { host: HOST, pod: ADDRESS, lost: None, lacks: &NOTHING }, now)
-            {
+            if let Step::Write(status, _) = plan(
+                &pod,
+                Place { host: HOST, pod: ADDRESS, lost: None, lacks: &NOTHING, resize: &Resize::Nothing },
+                now,
+            ) {
                 pod.status = status;
-                let again = plan(&pod, Place { host: HOST, pod: ADDRESS, lost: None, lacks: &NOTHING }, now);
+                let again = plan(
+                    &pod,
+                    Place { host: HOST, pod: ADDRESS, lost: None, lacks: &NOTHING, resize: &Resize::Nothing },
+                    now,
+                );
                 assert!(!matches!(again, Step::Write(..)), "nothing changes within a moment: {again:?}");
             }
             let line = describe(&pod);
@@ -509,7 +521,7 @@ mod tests {
     #[test]
     fn a_ready_pod_can_be_told_to_be_unready_and_back() {
         let mut told = pod(json!({"containers": [{"name": "c", "image": "nginx"}]}), json!({}));
-        let place = Place { host: HOST, pod: ADDRESS, lost: None, lacks: &NOTHING };
+        let place = Place { host: HOST, pod: ADDRESS, lost: None, lacks: &NOTHING, resize: &Resize::Nothing };
         let now = Timestamp::from_second(1_767_225_600).unwrap();
         for (annotations, ready) in
             [(json!({}), "True"), (json!({"simulated.setpoint.dev/never-ready": "true"}), "False")]
@@ -595,8 +607,13 @@ mod tests {
             let second = |second: i64| Timestamp::from_second(1_767_225_600 + second).unwrap();
             let lost = Some(second(5));
             for now in [0, 5, 6, 7] {
-                let place =
-                    Place { host: HOST, pod: ADDRESS, lost: lost.filter(|lost| *lost <= second(now)), lacks: &NOTHING };
+                let place = Place {
+                    host: HOST,
+                    pod: ADDRESS,
+                    lost: lost.filter(|lost| *lost <= second(now)),
+                    lacks: &NOTHING,
+                    resize: &Resize::Nothing,
+                };
                 if let Step::Write(status, _) = plan(&pod, place, second(now)) {
                     pod.status = status;
                 }
@@ -612,7 +629,7 @@ mod tests {
             "ephemeralContainers": [{"name": "debug", "command": ["false"]}]});
         let mut pod = pod(spec, json!({}));
         let now = Timestamp::from_second(1_767_225_600).unwrap();
-        let place = Place { host: HOST, pod: ADDRESS, lost: None, lacks: &NOTHING };
+        let place = Place { host: HOST, pod: ADDRESS, lost: None, lacks: &NOTHING, resize: &Resize::Nothing };
         let Step::Write(status, None) = plan(&pod, place, now) else { panic!("it starts") };
         pod.status = status;
         let added = &pod.status.ephemeral_container_statuses.as_ref().unwrap()[0];
@@ -697,7 +714,7 @@ mod tests {
     fn leaving(spec: Value, grace: i64) -> Pod {
         let mut leaving = pod(spec, json!({}));
         let now = Timestamp::from_second(0).unwrap();
-        let place = Place { host: HOST, pod: ADDRESS, lost: None, lacks: &NOTHING };
+        let place = Place { host: HOST, pod: ADDRESS, lost: None, lacks: &NOTHING, resize: &Resize::Nothing };
         let Step::Write(status, _) = plan(&leaving, place, now) else { panic!("it starts") };
         leaving.status = status;
         leaving.metadata.deletion_timestamp = Some(time_of(Timestamp::from_second(grace).unwrap()));
@@ -708,7 +725,7 @@ mod tests {
 
     #[test]
     fn hooks_and_programs_that_do_not_listen_delay_the_end_of_a_pod() {
-        let place = Place { host: HOST, pod: ADDRESS, lost: None, lacks: &NOTHING };
+        let place = Place { host: HOST, pod: ADDRESS, lost: None, lacks: &NOTHING, resize: &Resize::Nothing };
         let check = |container: Value, grace: i64, expected: i64| {
             let leaving = leaving(json!({"containers": [container]}), grace);
             let gone = |second: i64| plan(&leaving, place, Timestamp::from_second(second).unwrap());
@@ -730,9 +747,11 @@ mod tests {
             let container = json!({"name": "c", "command": ["sh", "-c", script], "terminationMessagePolicy": policy});
             let mut ended = pod(json!({"restartPolicy": "Never", "containers": [container]}), json!({}));
             let now = Timestamp::from_second(0).unwrap();
-            let Step::Write(status, _) =
-                plan(&ended, Place { host: HOST, pod: ADDRESS, lost: None, lacks: &NOTHING }, now)
-            else {
+            let Step::Write(status, _) = plan(
+                &ended,
+                Place { host: HOST, pod: ADDRESS, lost: None, lacks: &NOTHING, resize: &Resize::Nothing },
+                now,
+            ) else {
                 panic!("it ends")
             };
             ended.status = status;
@@ -765,7 +784,7 @@ mod tests {
             json!({"simulated.setpoint.dev/stop-delay": "5s"}),
         );
         let second = |second: i64| Timestamp::from_second(second).unwrap();
-        let place = Place { host: HOST, pod: ADDRESS, lost: None, lacks: &NOTHING };
+        let place = Place { host: HOST, pod: ADDRESS, lost: None, lacks: &NOTHING, resize: &Resize::Nothing };
         let Step::Write(status, _) = plan(&leaving, place, second(0)) else { panic!("it starts") };
         leaving.status = status;
         leaving.metadata.deletion_timestamp = Some(time_of(second(30)));

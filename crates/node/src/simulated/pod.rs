@@ -8,6 +8,7 @@ use setpoint_runtime::cache::{Cached, Pairs};
 
 use super::admission::Demand;
 use super::behaviour::{self, Role};
+use super::resize;
 
 /// A pod that is bound to a node.
 #[derive(Clone, Debug, Deserialize)]
@@ -52,7 +53,7 @@ pub struct Spec {
     pub init_containers: Box<[Container]>,
     pub readiness_gates: Box<[ReadinessGate]>,
     pub ephemeral_containers: Box<[Container]>,
-    pub overhead: Requests,
+    pub overhead: Pairs,
     pub hostname: Option<Box<str>>,
     pub service_account_name: Box<str>,
     pub volumes: Box<[Volume]>,
@@ -135,6 +136,7 @@ pub struct Container {
     pub readiness_probe: Option<Probe>,
     pub lifecycle: Option<Lifecycle>,
     pub resources: Resources,
+    pub resize_policy: Box<[ResizePolicy]>,
     pub ports: Box<[ContainerPort]>,
     pub env: Box<[EnvVar]>,
     pub env_from: Box<[EnvFrom]>,
@@ -198,17 +200,26 @@ pub struct VolumeMount {
     pub sub_path: Box<str>,
 }
 
+/// Amounts by resource.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Resources {
-    pub requests: Requests,
+    pub requests: Pairs,
+    pub limits: Pairs,
 }
 
+impl Resources {
+    pub fn is_empty(&self) -> bool {
+        self.requests.iter().next().is_none() && self.limits.iter().next().is_none()
+    }
+}
+
+/// Whether a container has to start again to be given more or less.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct Requests {
-    pub cpu: Box<str>,
-    pub memory: Box<str>,
+#[serde(rename_all = "camelCase", default)]
+pub struct ResizePolicy {
+    pub resource_name: Box<str>,
+    pub restart_policy: Box<str>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -312,7 +323,7 @@ impl Pod {
     /// Drops what nobody will read, if nothing happens to the pod before it is deleted.
     pub fn settle(&mut self) {
         if !self.is_settled {
-            self.demand = Demand::of(&self.spec);
+            self.demand = Demand::of(&self.spec, &self.status);
         }
         let is_leaving = self.metadata.deletion_timestamp.is_some();
         let is_up = self.phase() == "Running"
@@ -320,6 +331,7 @@ impl Pod {
             && self.spec.readiness_gates.is_empty()
             && self.spec.ephemeral_containers.is_empty()
             && is_true(&self.status, "Ready")
+            && !resize::is_open(&self.status)
             && self.spec.containers.iter().chain(&self.spec.init_containers).all(|container| {
                 let behaviour = behaviour::of(self, container, Role::Main);
                 container.restart_policy.is_none()

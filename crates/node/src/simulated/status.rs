@@ -5,8 +5,18 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
+use super::resize;
+
 /// The conditions that a node answers for; others belong to others.
-pub const OWN: [&str; 5] = ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"];
+pub const OWN: [&str; 7] = [
+    "PodReadyToStartContainers",
+    "Initialized",
+    "Ready",
+    "ContainersReady",
+    "PodScheduled",
+    resize::IN_PROGRESS,
+    resize::PENDING,
+];
 
 /// A condition of a pod.
 pub struct Verdict {
@@ -47,14 +57,24 @@ pub fn set(status: &mut PodStatus, verdict: Verdict, generation: i64, now: Times
     }
 }
 
-/// The patch that makes a pod's status this one. Conditions of others are left out: they may have changed since.
-pub fn patch(uid: &str, status: &PodStatus) -> Value {
+/// Takes a condition away.
+pub fn remove(status: &mut PodStatus, kind: &str) {
+    if let Some(conditions) = &mut status.conditions {
+        conditions.retain(|it| it.type_ != kind);
+    }
+}
+
+/// The patch that makes this status of a pod out of an older one. Conditions of others are left out: they may have changed since.
+pub fn patch(uid: &str, old: &PodStatus, status: &PodStatus) -> Value {
     let mut fields = match serde_json::to_value(status) {
         Ok(Value::Object(fields)) => fields,
         _ => Map::new(),
     };
-    let own: Vec<Value> =
+    let mut own: Vec<Value> =
         status.conditions.iter().flatten().filter(|it| OWN.contains(&&*it.type_)).map(condition).collect();
+    let is_there = |kind: &str| status.conditions.iter().flatten().any(|it| it.type_ == kind);
+    let gone = old.conditions.iter().flatten().filter(|it| OWN.contains(&&*it.type_) && !is_there(&it.type_));
+    own.extend(gone.map(|it| json!({"type": it.type_, "$patch": "delete"})));
     fields.insert("conditions".to_owned(), own.into());
     json!({"metadata": {"uid": uid}, "status": fields})
 }
