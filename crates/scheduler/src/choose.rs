@@ -4,9 +4,10 @@ use std::collections::HashMap;
 
 use crate::classes::Class;
 use crate::cluster::Cluster;
+use crate::devices::Lack;
 use crate::fit::{Obstacles, Reason};
 use crate::judge::Judge;
-use crate::message::{CONFLICTING_NAMES, Counts, NO_NODES, unavailable, unavailable_because};
+use crate::message::{CONFLICTING_NAMES, Counts, NO_NODES, unallocated, unavailable, unavailable_because};
 use crate::node::NodeNumber;
 use crate::queue::{Call, Waiting};
 use crate::score::{FULL, score};
@@ -35,6 +36,8 @@ pub struct Refusal {
     pub calls: Vec<Call>,
     /// Whether nodes were looked at, so that it can help if other pods leave them.
     pub is_by_node: bool,
+    /// What is told in the end, if it is something of its own.
+    pub words: Option<String>,
     /// What is against those nodes that its class alone doesn't rule out.
     pub failing: HashMap<NodeNumber, Obstacles>,
 }
@@ -48,9 +51,10 @@ impl Cluster {
             Ok(claims) => claims,
             Err((why, calls)) => {
                 let told = unavailable_because(self.offering, &why);
-                return Err(Refusal { told, calls, is_by_node: false, failing: HashMap::new() });
+                return Err(Refusal { told, calls, is_by_node: false, words: None, failing: HashMap::new() });
             }
         };
+        let claims = self.with_devices(pod, claims)?;
         if let Some(node) = self.nominations.node_of(&pod.uid)
             && let Ok(steps) = self.judge().judge(pod, &claims, node)
         {
@@ -59,6 +63,26 @@ impl Cluster {
         match &pod.demand.named {
             Some(names) => self.choose_named(pod, &claims, names),
             None => self.choose_any(pod, &claims),
+        }
+    }
+
+    /// The same with the places of the devices of a pod, if it has got them all.
+    fn with_devices(&self, pod: &Waiting, mut claims: Claims) -> Result<Claims, Refusal> {
+        if self.offering == 0 || pod.devices.is_empty() {
+            return Ok(claims);
+        }
+        match self.devices.places(&pod.key, &pod.uid, &pod.devices) {
+            Ok(places) => {
+                claims.places.extend(places.into_iter().cloned());
+                Ok(claims)
+            }
+            Err(Lack { why, is_unallocated, calls }) => {
+                let count = self.offering;
+                let why = if is_unallocated { format!("{count} {why}") } else { why };
+                let told = unavailable_because(count, &why);
+                let words = is_unallocated.then(|| unallocated(count, &told));
+                Err(Refusal { told, calls, is_by_node: false, words, failing: HashMap::new() })
+            }
         }
     }
 
@@ -76,7 +100,8 @@ impl Cluster {
         if names.is_empty() && self.offering > 0 {
             // Only another pod could ask for less at once: what a pod asks of its node never changes.
             let told = unavailable_because(self.offering, CONFLICTING_NAMES);
-            return Err(Refusal { told, calls: Vec::new(), is_by_node: false, failing: HashMap::new() });
+            let (calls, failing) = (Vec::new(), HashMap::new());
+            return Err(Refusal { told, calls, is_by_node: false, words: None, failing });
         }
         let mut found = Vec::new();
         let mut failing = HashMap::new();
@@ -97,7 +122,7 @@ impl Cluster {
         counts.add(Reason::Unnamed, self.offering - failing.len());
         let mut calls: Vec<Call> = names.iter().map(|name| Call::Node(name.clone())).collect();
         calls.extend(self.calls_beyond_class(pod, claims));
-        Err(Refusal { told: self.told(&counts), calls, is_by_node: true, failing })
+        Err(Refusal { told: self.told(&counts), calls, is_by_node: true, words: None, failing })
     }
 
     fn choose_any(&mut self, pod: &Waiting, claims: &Claims) -> Result<Choice, Refusal> {
@@ -132,7 +157,7 @@ impl Cluster {
                 calls
             }
         };
-        Err(Refusal { told: self.told(&counts), calls, is_by_node: true, failing })
+        Err(Refusal { told: self.told(&counts), calls, is_by_node: true, words: None, failing })
     }
 
     fn told(&self, counts: &Counts) -> String {

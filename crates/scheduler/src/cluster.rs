@@ -12,6 +12,7 @@ use crate::budgets::Budgets;
 use crate::choose::Refusal;
 use crate::classes::{Classes, SHELVES};
 use crate::demand::{Demand, class};
+use crate::devices::{Devices, wanted};
 use crate::images::{Images, whole_name};
 use crate::message::{NO_NODES, NOT_ELIGIBLE, unresolved, without_preemption};
 use crate::node::{Node, NodeNumber, Offer, State, ZONE};
@@ -50,6 +51,7 @@ pub struct Cluster {
     pub relations: Relations,
     pub nominations: Nominations,
     pub storage: Storage,
+    pub devices: Devices,
     pub images: Images,
     pub owners: Owners,
     pub budgets: Budgets,
@@ -107,6 +109,7 @@ impl Cluster {
             relations: Relations::default(),
             nominations: Nominations::default(),
             storage: Storage::default(),
+            devices: Devices::default(),
             images: Images::default(),
             owners: Owners::default(),
             budgets: Budgets::default(),
@@ -162,7 +165,7 @@ impl Cluster {
     fn refuse(&mut self, pod: Waiting, refusal: Refusal, now: Instant) -> Next {
         let preemption = match self.offering {
             0 => Err(NO_NODES.to_owned()),
-            _ if !refusal.is_by_node => Err(unresolved(&refusal.told)),
+            _ if !refusal.is_by_node => Err(refusal.words.clone().unwrap_or_else(|| unresolved(&refusal.told))),
             _ => self.preempt(&pod, &refusal).map_err(|why| without_preemption(&refusal.told, &why)),
         };
         let keeps = !refusal.is_by_node || preemption.as_ref().is_err_and(|told| told.contains(NOT_ELIGIBLE));
@@ -345,6 +348,7 @@ impl Cluster {
             demand,
             relation,
             claims: pod.claims(),
+            devices: wanted(pod),
             images: images.collect(),
             told: pod.told().into(),
             nominated: pod.status.nominated_node_name.clone(),
@@ -363,11 +367,14 @@ impl Cluster {
         let relation = self.relation(pod, &demand);
         let uid = &*pod.metadata.uid;
         let Some(known) = self.queue.get(uid) else { return };
-        let is_same = known.demand.class == demand.class && Arc::ptr_eq(&known.relation, &relation);
+        let devices = wanted(pod);
+        let is_same =
+            known.demand.class == demand.class && Arc::ptr_eq(&known.relation, &relation) && known.devices == devices;
         self.queue.update(uid, |known| {
             known.generation = pod.metadata.generation;
             known.demand = demand;
             known.relation = relation;
+            known.devices = devices;
         });
         if !is_same {
             self.queue.hurry(uid);

@@ -4,6 +4,7 @@ use futures_util::future::{BoxFuture, FutureExt, select_all};
 use k8s_openapi::api::apps::v1::{ReplicaSet, StatefulSet};
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::resource::v1::DeviceClass;
 use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::Client;
@@ -14,6 +15,7 @@ use setpoint_runtime::clock::Chance;
 use tokio::sync::watch;
 
 use crate::cluster::Cluster;
+use crate::devices::Claim;
 use crate::node::Node;
 use crate::owners::{Labels, Selecting};
 use crate::queue::Call;
@@ -31,6 +33,7 @@ impl Feeds {
         let mut follow = Follow { client, chance, shared, feeds: &mut feeds };
         follow.owners();
         follow.storage();
+        follow.devices();
         follow.others::<Namespace>(
             |cluster, key, namespace| {
                 cluster.relations.see_namespace(key.name(), Some(namespace.metadata.labels));
@@ -117,6 +120,29 @@ impl Follow<'_> {
         );
     }
 
+    /// Claims of devices and their classes. Older servers don't know them: nothing waits for these lists but pods that have such claims.
+    fn devices(&mut self) {
+        let known = self.feeds.synced.len();
+        self.others::<Claim>(
+            |cluster, key, claim| {
+                cluster.devices.see_claim(key.clone(), claim);
+                cluster.call(&Call::Device(key));
+            },
+            |cluster, key| {
+                cluster.devices.lose_claim(key);
+                cluster.call(&Call::Device(key.clone()));
+            },
+        );
+        self.others::<Named<DeviceClass>>(
+            |cluster, key, _| {
+                cluster.devices.see_class(key.name(), true);
+                cluster.call(&Call::DeviceClass);
+            },
+            |cluster, key| cluster.devices.see_class(key.name(), false),
+        );
+        self.feeds.synced.truncate(known);
+    }
+
     fn others<T: Cached>(&mut self, see: fn(&mut Cluster, Key, T), lose: fn(&mut Cluster, &Key))
     where
         T::Kind: kube::Resource<DynamicType = ()>,
@@ -132,6 +158,30 @@ impl Follow<'_> {
         let feed = Feed::new(self.client.clone(), target, self.chance, sink);
         self.feeds.synced.push(feed.synced());
         self.feeds.running.push(async move { feed.run().await }.boxed());
+    }
+}
+
+/// An object of which only counts that it is there.
+#[derive(Clone, Debug, Deserialize)]
+struct Named<K> {
+    metadata: Meta,
+    #[serde(skip)]
+    kind: std::marker::PhantomData<fn(K)>,
+}
+
+impl<K: kube::Resource<DynamicType = ()> + 'static> Cached for Named<K> {
+    type Kind = K;
+
+    fn key(&self) -> Key {
+        Key::cluster(&self.metadata.name)
+    }
+
+    fn resource_version(&self) -> &str {
+        &self.metadata.resource_version
+    }
+
+    fn uid(&self) -> &str {
+        &self.metadata.uid
     }
 }
 

@@ -22,6 +22,7 @@ pub enum Reason {
     NoVolume,
     LostVolume,
     VolumeZone,
+    DevicesElsewhere,
     Skew,
     /// A node without the label by which pods are spread.
     Unlabelled,
@@ -47,6 +48,7 @@ impl std::fmt::Display for Reason {
             Reason::NoVolume => "node(s) didn't find available persistent volumes to bind",
             Reason::LostVolume => "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
             Reason::VolumeZone => "node(s) had no available volume zone",
+            Reason::DevicesElsewhere => "resourceclaim not available on the node",
             Reason::Skew => "node(s) didn't match pod topology spread constraints",
             Reason::Unlabelled => "node(s) didn't match pod topology spread constraints (missing required label)",
             Reason::Near => "node(s) didn't match pod affinity rules",

@@ -17,6 +17,7 @@ mod choose;
 mod classes;
 mod cluster;
 mod demand;
+mod devices;
 mod feeds;
 mod fit;
 mod images;

@@ -55,6 +55,12 @@ pub fn unresolved(told: &str) -> String {
     format!("{told} not found")
 }
 
+/// Adds what is said of a pod that nobody has given its devices, which no other pod could make room for.
+pub fn unallocated(nodes: usize, told: &str) -> String {
+    let why = format!("0/{nodes} nodes are available: {nodes} Preemption is not helpful for scheduling.");
+    format!("{told} still not schedulable, preemption: {why}")
+}
+
 /// Adds why no other pod was sent away.
 pub fn without_preemption(told: &str, why: &str) -> String {
     format!("{told} {NO_CLAIMS}, preemption: {why}")

@@ -34,6 +34,7 @@ pub struct Meta {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Owner {
+    pub uid: Box<str>,
     pub kind: Box<str>,
     pub name: Box<str>,
     pub controller: bool,
@@ -50,6 +51,7 @@ pub struct Spec {
     pub scheduling_gates: Box<[serde::de::IgnoredAny]>,
     pub topology_spread_constraints: Option<Box<[core::TopologySpreadConstraint]>>,
     pub volumes: Box<[Volume]>,
+    pub resource_claims: Box<[ResourceClaim]>,
     #[serde(flatten)]
     pub wishes: Wishes,
 }
@@ -132,6 +134,15 @@ pub struct Status {
     pub conditions: Box<[Condition]>,
     pub container_statuses: Box<[ContainerStatus]>,
     pub init_container_statuses: Box<[ContainerStatus]>,
+    pub resource_claim_statuses: Box<[ResourceClaim]>,
+}
+
+/// A claim of devices: what the pod calls it, and the name of the claim if there is one.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ResourceClaim {
+    pub name: Box<str>,
+    pub resource_claim_name: Option<Box<str>>,
 }
 
 /// What a container has, once its node tells.

@@ -10,6 +10,7 @@ use setpoint_runtime::Key;
 use tokio::time::Instant;
 
 use crate::demand::Demand;
+use crate::devices::Wanted;
 use crate::relation::Relation;
 use crate::tally::{GroundId, TallyId};
 
@@ -33,6 +34,8 @@ pub struct Waiting {
     pub relation: Arc<Relation>,
     /// Its claims; with each, whether it comes and goes with the pod.
     pub claims: Box<[(Box<str>, bool)]>,
+    /// Its claims of devices.
+    pub devices: Box<[Wanted]>,
     /// Its images; few nodes tell theirs.
     pub images: Box<[Box<str>]>,
     /// What its condition says already.
@@ -66,12 +69,16 @@ pub enum Call {
     Claim(Key),
     /// Something about volumes or their classes.
     Storage,
+    /// Something about a claim of devices.
+    Device(Key),
+    /// Classes of devices.
+    DeviceClass,
 }
 
 impl Call {
     /// Whether those who are called needn't pause first: they will find a place, or it is their own claim that has changed.
     fn is_sure(&self) -> bool {
-        matches!(self, Call::Opened(_) | Call::Claim(_))
+        matches!(self, Call::Opened(_) | Call::Claim(_) | Call::Device(_))
     }
 
     fn class(&self) -> Option<u64> {
@@ -117,6 +124,7 @@ pub struct Arrival {
     pub demand: Arc<Demand>,
     pub relation: Arc<Relation>,
     pub claims: Box<[(Box<str>, bool)]>,
+    pub devices: Box<[Wanted]>,
     pub images: Box<[Box<str>]>,
     pub told: Box<str>,
     pub nominated: Box<str>,
@@ -143,8 +151,20 @@ impl Queue {
     /// Adds a pod.
     pub fn add(&mut self, new: Arrival) {
         self.next += 1;
-        let Arrival { key, uid, generation, priority, preempts, demand, relation, claims, images, told, nominated } =
-            new;
+        let Arrival {
+            key,
+            uid,
+            generation,
+            priority,
+            preempts,
+            demand,
+            relation,
+            claims,
+            devices,
+            images,
+            told,
+            nominated,
+        } = new;
         let pod = Waiting {
             key,
             uid: uid.clone(),
@@ -154,6 +174,7 @@ impl Queue {
             demand,
             relation,
             claims,
+            devices,
             images,
             told,
             nominated,
@@ -355,6 +376,7 @@ mod tests {
                 demand: demand.clone(),
                 relation: Arc::default(),
                 claims: Box::default(),
+                devices: Box::default(),
                 images: Box::default(),
                 told: "".into(),
                 nominated: "".into(),

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::core::v1::{NodeSelector, PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::StorageClass;
 use setpoint_api::quantity::Quantity;
 use setpoint_runtime::Key;
@@ -46,6 +46,8 @@ pub struct Claims {
     /// Those that get one when their node is known.
     waiting: Vec<Key>,
     is_in_use: bool,
+    /// Where its devices are.
+    pub places: Vec<NodeSelector>,
 }
 
 /// What has to be done before a pod can be bound to a node.
@@ -61,7 +63,7 @@ pub enum Step {
 
 impl Claims {
     pub fn is_empty(&self) -> bool {
-        self.bound.is_empty() && self.waiting.is_empty()
+        self.bound.is_empty() && self.waiting.is_empty() && self.places.is_empty()
     }
 }
 
@@ -167,6 +169,9 @@ impl Storage {
     pub fn judge(&self, claims: &Claims, offer: &Offer) -> Result<Vec<Step>, Obstacles> {
         if claims.is_in_use {
             return Err(Obstacles::passing(Reason::ClaimInUse));
+        }
+        if !claims.places.iter().all(|place| selects(place, offer)) {
+            return Err(Obstacles::lasting(Reason::DevicesElsewhere));
         }
         let (mut reasons, mut steps) = (Vec::new(), Vec::new());
         let affinity = |name: &String| {
