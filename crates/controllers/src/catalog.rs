@@ -9,9 +9,9 @@ use crate::Wiring;
 use crate::{
     certificates, cluster_role_aggregation, cron_job, daemon_set, deployment, disruption, endpoint_slice,
     endpoint_slice_mirroring, endpoints, ephemeral_volume, garbage_collector, horizontal_pod_autoscaler, job,
-    namespace, node_lifecycle, persistent_volume, pod_gc, replica_set, replication_controller, resource_quota, root_ca,
-    service_account, service_account_token, stateful_set, taint_eviction, token_cleaner, ttl_after_finished,
-    volume_protection,
+    namespace, node_lifecycle, persistent_volume, pod_gc, replica_set, replication_controller, resource_claim,
+    resource_quota, root_ca, service_account, service_account_token, stateful_set, taint_eviction, token_cleaner,
+    ttl_after_finished, volume_protection,
 };
 
 /// One controller.
@@ -76,6 +76,7 @@ pub const ALL: &[Entry] = &[
         alias: "replicationcontroller",
         add: replication_controller::add,
     },
+    Entry { name: "resourceclaim-controller", alias: "resource-claim-controller", add: resource_claim::add },
     Entry { name: "resourcequota-controller", alias: "resourcequota", add: resource_quota::add },
     Entry { name: "root-ca-certificate-publisher-controller", alias: "root-ca-cert-publisher", add: root_ca::add },
     Entry { name: "serviceaccount-controller", alias: "serviceaccount", add: service_account::add },
@@ -105,6 +106,7 @@ pub fn account(name: &str) -> Option<&str> {
         "persistentvolumeclaim-protection-controller" => "pvc-protection-controller",
         "pod-garbage-collector-controller" => "pod-garbage-collector",
         "replicationcontroller-controller" => "replication-controller",
+        "resourceclaim-controller" => "resource-claim-controller",
         "root-ca-certificate-publisher-controller" => "root-ca-cert-publisher",
         "serviceaccount-controller" => "service-account-controller",
         "serviceaccount-token-controller" => return None,
@@ -126,6 +128,7 @@ pub fn author(name: &str) -> &str {
         "node-lifecycle-controller" => "node-controller",
         "persistentvolume-binder-controller" => "persistentvolume-controller",
         "replicationcontroller-controller" => "replication-controller",
+        "resourceclaim-controller" => "resource_claim",
         other => other,
     }
 }
@@ -246,7 +249,7 @@ mod tests {
         assert_eq!(author("disruption-controller"), "controllermanager");
         assert_eq!(author("job-controller"), "job-controller");
         let others = ALL.iter().filter(|entry| author(entry.name) != entry.name).count();
-        assert_eq!(others, 9, "each that is renamed is there");
+        assert_eq!(others, 10, "each that is renamed is there");
     }
 
     #[test]

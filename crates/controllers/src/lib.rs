@@ -34,6 +34,7 @@ mod pod_gc;
 mod removal;
 mod replica_set;
 mod replication_controller;
+mod resource_claim;
 mod resource_quota;
 mod revisions;
 mod root_ca;

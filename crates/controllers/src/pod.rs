@@ -1,6 +1,7 @@
 //! Pods as controllers see them: the few fields that they read, so that a hundred thousand fit into a small machine.
 
 pub mod claims;
+pub mod devices;
 mod status;
 
 use k8s_openapi::api::core::v1 as core;
@@ -67,6 +68,7 @@ pub struct PodSpec {
     /// Its volumes that are claims.
     #[serde(rename = "volumes", deserialize_with = "claims::read")]
     pub claims: Box<[PodClaim]>,
+    pub resource_claims: Box<[devices::DeviceClaim]>,
 }
 
 impl PodSpec {

@@ -3,6 +3,8 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::{Deserialize, Deserializer};
 
+use super::devices::DeviceClaimStatus;
+
 /// How it is.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -15,6 +17,9 @@ pub struct PodStatus {
     pub start_time: Option<Time>,
     #[serde(rename = "podIPs", deserialize_with = "read_addresses")]
     pub addresses: Box<[Box<str>]>,
+    /// What it is told of the claims of devices that were made for it.
+    #[serde(rename = "resourceClaimStatuses")]
+    pub resource_claims: Box<[DeviceClaimStatus]>,
 }
 
 /// What is said about one side of it.

@@ -19,6 +19,7 @@ mod owned;
 mod pod_gc;
 mod process;
 mod replica_set;
+mod resource_claim;
 mod resource_quota;
 mod rollout_bounds;
 mod root_ca;
