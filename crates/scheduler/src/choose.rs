@@ -37,7 +37,7 @@ pub struct Refusal {
     /// Whether nodes were looked at, so that it can help if other pods leave them.
     pub is_by_node: bool,
     /// What is told in the end, if it is something of its own.
-    pub words: Option<String>,
+    pub words: Option<Box<str>>,
     /// What is against those nodes that its class alone doesn't rule out.
     pub failing: HashMap<NodeNumber, Obstacles>,
 }
@@ -80,7 +80,7 @@ impl Cluster {
                 let count = self.offering;
                 let why = if is_unallocated { format!("{count} {why}") } else { why };
                 let told = unavailable_because(count, &why);
-                let words = is_unallocated.then(|| unallocated(count, &told));
+                let words = is_unallocated.then(|| unallocated(count, &told).into());
                 Err(Refusal { told, calls, is_by_node: false, words, failing: HashMap::new() })
             }
         }

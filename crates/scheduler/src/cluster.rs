@@ -165,7 +165,9 @@ impl Cluster {
     fn refuse(&mut self, pod: Waiting, refusal: Refusal, now: Instant) -> Next {
         let preemption = match self.offering {
             0 => Err(NO_NODES.to_owned()),
-            _ if !refusal.is_by_node => Err(refusal.words.clone().unwrap_or_else(|| unresolved(&refusal.told))),
+            _ if !refusal.is_by_node => {
+                Err(refusal.words.as_deref().map_or_else(|| unresolved(&refusal.told), str::to_owned))
+            }
             _ => self.preempt(&pod, &refusal).map_err(|why| without_preemption(&refusal.told, &why)),
         };
         let keeps = !refusal.is_by_node || preemption.as_ref().is_err_and(|told| told.contains(NOT_ELIGIBLE));
