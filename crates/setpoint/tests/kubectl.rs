@@ -60,6 +60,7 @@ sessions! { kubectl_up ["up", "--nodes", "3"];
     crashes
     daemonset
     deployment
+    devices
     disruption
     endpoints
     fleet
