@@ -91,6 +91,15 @@ impl Window {
         })
     }
 
+    /// A moment as the clocks of its zone show it, with their distance from UTC.
+    #[must_use]
+    pub fn local(&self, moment: Timestamp) -> String {
+        if self.zone == TimeZone::UTC {
+            return moment.to_string();
+        }
+        moment.display_with_offset(self.zone.to_offset(moment)).to_string()
+    }
+
     fn opens(&self, day: Weekday) -> bool {
         self.opens_on[usize::try_from(day.to_monday_zero_offset()).unwrap_or_default()]
     }
@@ -159,6 +168,14 @@ mod tests {
     fn hours_are_those_of_the_zone_and_change_with_its_clocks() {
         check("02:00-04:00 Europe/Berlin", "2026-06-01T00:30:00Z", true, Some("2026-06-01T00:30:00Z"));
         check("02:00-04:00 Europe/Berlin", "2026-01-01T00:30:00Z", false, Some("2026-01-01T01:00:00Z"));
+    }
+
+    #[test]
+    fn a_moment_is_told_by_the_clocks_of_the_zone() {
+        let told = |window: &str, moment: &str| Window::parse(window).unwrap().local(moment.parse().unwrap());
+        assert_eq!(told("02:00-04:00 Europe/Berlin", "2026-06-01T00:30:00Z"), "2026-06-01T02:30:00+02:00");
+        assert_eq!(told("02:00-04:00 Europe/Berlin", "2026-01-01T00:30:00Z"), "2026-01-01T01:30:00+01:00");
+        assert_eq!(told("02:00-04:00", "2026-06-01T00:30:00Z"), "2026-06-01T00:30:00Z");
     }
 
     #[test]

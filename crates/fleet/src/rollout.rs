@@ -7,7 +7,7 @@
 //!   has just taken over, or whose caches are behind.
 
 mod act;
-mod back;
+pub mod back;
 pub mod pick;
 pub mod plan;
 pub mod tally;

@@ -7,6 +7,8 @@ mod read;
 mod table;
 mod why;
 
+pub use forecast::Forecast;
+
 use k8s_openapi::jiff::Timestamp;
 use setpoint_api::labels::Selector;
 

@@ -66,6 +66,9 @@ pub struct Policy {
     /// When it may download.
     #[serde(default)]
     pub download_window: Option<Box<str>>,
+    /// When it may install. No controller waits for it; people are told of it.
+    #[serde(default)]
+    pub install_window: Option<Box<str>>,
 }
 
 /// What is.

@@ -260,7 +260,9 @@ impl Command {
         match self {
             Command::Version { form } | Command::Backup { form, .. } => Some(*form),
             Command::Fleet(arguments) => match &arguments.command {
-                FleetCommand::Status { form } | FleetCommand::Why { form, .. } => Some(*form),
+                FleetCommand::Status { form } | FleetCommand::Why { form, .. } | FleetCommand::Plan { form, .. } => {
+                    Some(*form)
+                }
                 _ => None,
             },
             _ => None,
@@ -526,13 +528,16 @@ Examples:
         #[command(flatten)]
         form: FormArguments,
     },
-    /// What a rollout would do from here: vehicles, bytes, time, and who can't get there
+    /// What a rollout would do from here: whom each step means, bytes, times, and who can't get there
     #[command(after_help = "\
 Examples:
-  setpoint fleet plan spring")]
+  setpoint fleet plan spring
+  setpoint fleet plan spring -o json")]
     Plan {
         /// Its name
         rollout: String,
+        #[command(flatten)]
+        form: FormArguments,
     },
     /// Let a rollout go on at once: past the rest of a soak, or to a step that has to be approved
     #[command(after_help = "\

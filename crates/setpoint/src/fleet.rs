@@ -59,10 +59,16 @@ pub async fn run(arguments: FleetArguments) -> Result<(), Failure> {
             }
             told
         }
-        FleetCommand::Plan { rollout } => fleet.forecast(rollout, now).map_err(|why| {
-            Failure::new(format!("can't plan {rollout}"), why)
-                .hint("`setpoint get rollouts -A` lists those that are there")
-        })?,
+        FleetCommand::Plan { rollout, form } => {
+            let forecast = fleet.forecast(rollout, now).map_err(|why| {
+                Failure::new(format!("can't plan {rollout}"), why)
+                    .hint("`setpoint get rollouts -A` lists those that are there")
+            })?;
+            if form.print(|| forecast.value()) {
+                return Ok(());
+            }
+            forecast.text()
+        }
         FleetCommand::Enrol(_)
         | FleetCommand::Token { .. }
         | FleetCommand::Revoke { .. }

@@ -150,7 +150,9 @@ impl Facts<'_> {
         self.now < self.patience_ends(since)
     }
 
-    fn patience_ends(&self, since: Timestamp) -> Timestamp {
+    /// Until when a vehicle that is away since then is waited for.
+    #[must_use]
+    pub fn patience_ends(&self, since: Timestamp) -> Timestamp {
         since.saturating_add(self.terms.patience).unwrap_or(Timestamp::MAX)
     }
 }

@@ -36,7 +36,7 @@ fn fleet() -> Fleet {
     let firmware =
         object("Firmware", "1.1", json!({"version": "1.1", "hardwareIds": ["h"], "artifacts": [image]}), json!(null));
     let steps = json!([{"limit": 1, "soak": "10m"}, {"limit": "50%", "approve": true}]);
-    let spec = json!({"firmwareRef": {"name": "1.1"}, "steps": steps, "maxConcurrent": 2, "bytesPerSecond": 10_000});
+    let spec = json!({"firmwareRef": {"name": "1.1"}, "steps": steps, "maxConcurrent": 2, "maxFailures": 5, "bytesPerSecond": 10_000});
     let message = "step 1 soaks until 2026-06-01T12:10:00Z";
     let status = json!({"phase": "Soaking", "stepText": "1/3", "counts": {"eligible": 5}, "conditions": [said("Progressing", "True", "Soak", message)]});
     let idle = json!({"phase": "UpToDate"});
@@ -122,12 +122,15 @@ fn a_vehicle_that_is_not_there_is_told_as_such() {
 fn a_plan_says_how_many_how_much_how_long_and_who_can_not() {
     let expected = "\
 rollout spring brings 1.1 (2.5 MB) to 8 vehicles: 0 have it, 3 are on their way, 1 failed
+now Progressing: step 1 of 3: 0 of 4 have confirmed
 
-STEP   VEHICLES   BYTES    SOAK    LIKELY TIME
-1      0          0 B      10m0s   10m0s
-2      0          0 B      -       -             has to be approved
-3      3          7.5 MB   -       12m30s
-all    3          7.5 MB           22m30s
+STEP   WHO   VEHICLES   BYTES    BEGINS                 SOAK    LIKELY TIME
+1      1     0          0 B      2026-06-01T12:00:00Z   10m0s   23m20s
+2      50%   0          0 B      2026-06-01T12:23:20Z   -       -             has to be approved
+3      all   3          7.5 MB   2026-06-01T12:23:20Z   -       17m30s
+all          3          7.5 MB                                  40m50s        done 2026-06-01T12:40:50Z
+
+at most 2 at once; approvals are taken to come at once
 
 1 are offline; they are told when they are back
 
@@ -135,8 +138,178 @@ all    3          7.5 MB           22m30s
 
 1 can't get there (WrongHardware): other
 ";
-    assert_eq!(fleet().forecast("spring", now()).unwrap(), expected);
+    assert_eq!(fleet().forecast("spring", now()).unwrap().text(), expected);
     assert_eq!(fleet().forecast("autumn", now()).unwrap_err(), "there is no rollout autumn");
+}
+
+/// A rollout of 1.1 and idle vehicles, each with its labels and update policy.
+fn depot(mut spec: Value, status: Value, vehicles: &[(&str, Value, Value)]) -> Fleet {
+    let image = json!({"url": "https://f.example/1", "size": 1_000_000, "sha256": "b".repeat(64)});
+    let firmware = json!({
+        "version": "1.1", "hardwareIds": ["h"], "artifacts": [image], "notes": {"minutes": 10},
+    });
+    spec["firmwareRef"] = json!({"name": "1.1"});
+    let vehicle = |(name, labels, policy): &(&str, Value, Value)| {
+        json!({
+            "metadata": {"name": name, "namespace": "default", "uid": name, "generation": 1, "labels": labels, "creationTimestamp": NOW},
+            "spec": {"hardwareId": "h", "updatePolicy": policy},
+            "status": {
+                "phase": "UpToDate", "observedGeneration": 1, "firmwareVersion": "1.0",
+                "conditions": [said("Connected", "True", "Seen", "")],
+            },
+        })
+    };
+    Fleet {
+        vehicles: vehicles.iter().map(|it| serde_json::from_value(vehicle(it)).unwrap()).collect(),
+        firmwares: vec![object("Firmware", "1.1", firmware, json!(null))],
+        rollouts: vec![object("Rollout", "spring", spec, status)],
+    }
+}
+
+/// The rows of a plan.
+fn plan(fleet: &Fleet) -> Vec<String> {
+    let text = fleet.forecast("spring", now()).unwrap().text();
+    text.lines()
+        .filter(|line| !line.is_empty())
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect()
+}
+
+#[test]
+fn a_plan_tells_steps_by_label_within_the_budget_of_each_group() {
+    let (north, south) = (json!({"region": "north", "depot": "a"}), json!({"region": "south", "depot": "b"}));
+    let names = ["a", "b", "c", "d", "e", "f"];
+    let vehicles: Vec<_> =
+        names.iter().map(|name| (*name, north.clone(), json!({}))).chain([("x", south, json!({}))]).collect();
+    let spec = json!({
+        "steps": [
+            {"name": "north", "selector": {"matchLabels": {"region": "north"}}, "limit": "50%", "soak": "1h"},
+            {"limit": 5},
+        ],
+        "maxConcurrent": 100, "maxUnavailable": {"groupBy": "depot", "value": 2},
+    });
+    let fleet = depot(spec, json!(null), &vehicles);
+    let rows = plan(&fleet);
+    let expected = [
+        "rollout spring brings 1.1 (1.0 MB) to 7 vehicles: 0 have it, 0 are on their way, 0 failed",
+        "now Progressing: step 1 of 3: 0 of 0 have confirmed",
+        "STEP WHO VEHICLES BYTES BEGINS SOAK LIKELY TIME",
+        // Three of depot a, two at once: two turns of ten minutes, and an hour.
+        "1 north 50% of region=north 3 3.0 MB 2026-06-01T12:00:00Z 1h0m0s 1h20m0s",
+        "2 5 2 2.0 MB 2026-06-01T13:20:00Z - 10m0s",
+        "3 all 2 2.0 MB 2026-06-01T13:30:00Z - 10m0s",
+        "all 7 7.0 MB 1h40m0s done 2026-06-01T13:40:00Z",
+        "at most 100 at once; by depot: a 2 of 6, b 2 of 1",
+    ];
+    assert_eq!(rows, expected);
+    let value = fleet.forecast("spring", now()).unwrap().value();
+    assert_eq!(value["steps"][0]["name"], "north");
+    assert_eq!(value["steps"][1]["begins"], "2026-06-01T13:20:00Z");
+    assert_eq!(
+        (&value["groupBy"], &value["groups"][0]),
+        (&json!("depot"), &json!({"value": "a", "vehicles": 6, "atOnce": 2}))
+    );
+    assert_eq!((value["seconds"].as_i64(), &value["done"]), (Some(6000), &json!("2026-06-01T13:40:00Z")));
+}
+
+#[test]
+fn a_plan_tells_when_windows_open_by_the_clocks_of_their_zones() {
+    let own = json!({"downloadWindow": "09:00-10:00 Asia/Tokyo"});
+    let install = json!({"installWindow": "Sun 03:00-04:00 Europe/Berlin"});
+    let broken = json!({"installWindow": "03:00-04:00 Mars/Base"});
+    let vehicles =
+        [("a", json!({}), json!({})), ("b", json!({}), own), ("c", json!({}), install), ("d", json!({}), broken)];
+    let spec =
+        |steps: Value| json!({"steps": steps, "maxConcurrent": 4, "window": "Mon-Fri 20:00-05:00 Europe/Berlin"});
+    // Monday noon in UTC. The window opens at 20:00 in Berlin, which is 18:00; Tokyo's opens at midnight; Sunday's six days later.
+    let rows = plan(&depot(spec(json!([])), json!(null), &vehicles));
+    let expected = [
+        "rollout spring brings 1.1 (1.0 MB) to 4 vehicles: 0 have it, 0 are on their way, 0 failed",
+        "now Progressing: step 1 of 1: 0 of 0 have confirmed; its window opens again: 2026-06-01T18:00:00Z",
+        "STEP WHO VEHICLES BYTES BEGINS SOAK LIKELY TIME",
+        "1 all 4 4.0 MB 2026-06-01T20:00:00+02:00 - 127h10m0s",
+        "all 4 4.0 MB 133h10m0s done 2026-06-07T03:10:00+02:00",
+        "at most 4 at once; only in the window Mon-Fri 20:00-05:00 Europe/Berlin; 2 wait for windows of their own",
+        "1 can't get there (UnreadableWindow): d",
+    ];
+    assert_eq!(rows, expected);
+    // What the window of one night does not take goes on in the next: six turns of ten minutes are an hour.
+    let many: Vec<_> = ["a", "b", "c", "d", "e", "f"].map(|name| (name, json!({}), json!({}))).into();
+    let spec = json!({"maxConcurrent": 1, "window": "20:00-20:30 Europe/Berlin"});
+    let value = depot(spec, json!(null), &many).forecast("spring", now()).unwrap().value();
+    assert_eq!(value["done"], "2026-06-02T20:30:00+02:00");
+}
+
+#[test]
+fn a_plan_knows_what_people_have_approved_and_promoted() {
+    let vehicles: Vec<_> = ["a", "b", "c", "d"].map(|name| (name, json!({}), json!({}))).into();
+    let steps = json!([{"limit": 1, "soak": "24h"}, {"limit": 2, "soak": "1h", "approve": true}, {"limit": 3, "approve": true}]);
+    let spec = json!({"steps": steps, "promotedStep": 1, "approvedStep": 2});
+    let rows = plan(&depot(spec, json!(null), &vehicles));
+    let expected = [
+        "1 1 1 1.0 MB 2026-06-01T12:00:00Z - 10m0s promoted: no soak",
+        "2 2 1 1.0 MB 2026-06-01T12:10:00Z 1h0m0s 1h10m0s approved",
+        "3 3 1 1.0 MB 2026-06-01T13:20:00Z - 10m0s has to be approved",
+        "4 all 1 1.0 MB 2026-06-01T13:30:00Z - 10m0s",
+        "all 4 4.0 MB 1h40m0s done 2026-06-01T13:40:00Z",
+        "at most 100 at once; approvals are taken to come at once",
+    ];
+    assert_eq!(rows[3..], expected);
+}
+
+#[test]
+fn a_plan_counts_the_rest_of_a_soak_and_what_is_over() {
+    let vehicles: Vec<_> = ["a", "b", "c"].map(|name| (name, json!({}), json!({}))).into();
+    let steps = json!([{"limit": 1, "soak": "1h"}, {"limit": 2, "soak": "2h"}]);
+    let has_it = |count: usize, step: i64, reached: &str| {
+        let status =
+            json!({"phase": "Soaking", "observedGeneration": 1, "step": step, "reachedTime": reached, "stepTime": NOW});
+        let mut fleet = depot(json!({ "steps": steps }), status, &vehicles);
+        for vehicle in &mut fleet.vehicles[..count] {
+            vehicle.spec.firmware_version = Some("1.1".into());
+            vehicle.status.firmware_version = Some("1.1".into());
+        }
+        plan(&fleet)
+    };
+    // Twenty minutes of the first hour are left.
+    let expected = [
+        "1 1 0 0 B 2026-06-01T12:00:00Z 20m0s 20m0s",
+        "2 2 1 1.0 MB 2026-06-01T12:20:00Z 2h0m0s 2h10m0s",
+        "3 all 1 1.0 MB 2026-06-01T14:30:00Z - 10m0s",
+        "all 2 2.0 MB 2h40m0s done 2026-06-01T14:40:00Z",
+    ];
+    assert_eq!(has_it(1, 1, "2026-06-01T11:20:00Z")[3..7], expected);
+    let expected = [
+        "1 1 0 0 B - - - done",
+        "2 2 0 0 B 2026-06-01T12:00:00Z 30m0s 30m0s",
+        "3 all 1 1.0 MB 2026-06-01T12:30:00Z - 10m0s",
+        "all 1 1.0 MB 40m0s done 2026-06-01T12:40:00Z",
+    ];
+    assert_eq!(has_it(2, 2, "2026-06-01T10:30:00Z")[3..7], expected);
+}
+
+#[test]
+fn a_plan_says_where_it_never_goes_on_by_itself() {
+    let vehicles: Vec<_> = ["a", "b"].map(|name| (name, json!({}), json!({}))).into();
+    let never = |spec: Value| {
+        let forecast = depot(spec, json!(null), &vehicles).forecast("spring", now()).unwrap();
+        let notes = forecast.steps.iter().flat_map(|step| step.notes.clone()).collect::<Vec<_>>();
+        let hopeless: Vec<_> = forecast.hopeless.iter().map(|it| (it.reason.clone(), it.vehicles)).collect();
+        (forecast.done, notes, hopeless)
+    };
+    let stuck = |why: &str| vec![format!("never ends by itself: {why}")];
+    let none = |why: &str| vec![(why.to_owned(), 2)];
+    assert_eq!(never(json!({"maxConcurrent": 0})), (None, stuck("maxConcurrent is 0"), none("NoBudget")));
+    let unavailable = json!({"maxUnavailable": {"groupBy": "depot", "value": 0}});
+    assert_eq!(never(unavailable), (None, stuck("maxUnavailable is 0"), none("NoBudget")));
+    assert_eq!(never(json!({"steps": [{"limit": 0}]})), (None, stuck("its limit is 0"), vec![]));
+    // A step that is late pauses the rollout, which is known beforehand.
+    let late = json!({"maxConcurrent": 1, "stepDeadline": "15m"});
+    let expected = vec!["too late: it pauses at its deadline 2026-06-01T12:15:00Z".to_owned()];
+    assert_eq!(never(late), (Some("2026-06-01T12:20:00Z".to_owned()), expected, vec![]));
+    // One that goes back is told as such.
+    let back = depot(json!({"rollback": true}), json!(null), &vehicles).forecast("spring", now()).unwrap();
+    assert_eq!((back.phase, back.steps.len(), back.back.is_some()), ("RolledBack", 0, true));
 }
 
 #[test]
