@@ -4,6 +4,7 @@
 
 mod commands;
 mod config;
+mod expiry;
 mod fetch;
 mod journal_file;
 mod link;

@@ -1,5 +1,7 @@
 //! Lets vehicles have certificates: the first one for a token, each further one for the key of the one before.
 //!
+//! - The key before vouches for as long as the vehicle may return after its certificate has expired, and no longer: a vehicle that was off
+//!   for a month comes back by itself, one that was forgotten for a year needs somebody to let it in.
 //! - A request is judged by its proof alone: who handed it in, a hub, is not believed. Requests without a proof are left to people.
 //! - What counts from now on is written into the vehicle's spec before the request is approved, for the very version that was read. So of
 //!   two keys that come with the same token one is let in, also if this process dies in between.
@@ -7,6 +9,7 @@
 pub(crate) mod judge;
 
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest as Request;
+use k8s_openapi::jiff::SignedDuration;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
@@ -16,9 +19,11 @@ use setpoint_runtime::cache::Informer;
 use setpoint_runtime::controller::{Action, Context, Error};
 use setpoint_runtime::manager::ManagerError;
 
+use crate::certificate;
 use crate::kinds::{GROUP, VERSION, Vehicle};
 use crate::wiring::Wiring;
-use judge::{Asked, Verdict, judge};
+use judge::{Asked, Moment, Verdict, judge};
+pub use judge::{RETURN_WITHIN, returns_until};
 
 /// Its name.
 pub const NAME: &str = "vehicle-approver";
@@ -62,12 +67,15 @@ async fn decide(context: &Context, request: &Request, proof: &str) -> Result<Res
     let Some(vehicle) = api.get_opt(asked.vehicle.name()).await? else {
         return Ok(Err(format!("there is no vehicle {}", asked.vehicle)));
     };
-    let access = match judge(&vehicle.spec.access.unwrap_or_default(), &asked, &proof, context.clock().wall()) {
+    let life =
+        request.spec.expiration_seconds.map_or(certificate::LIFE_SECONDS, |life| life.min(certificate::LIFE_SECONDS));
+    let moment = Moment { now: context.clock().wall(), life: SignedDuration::from_secs(life.into()) };
+    let access = match judge(&vehicle.spec.access.unwrap_or_default(), &asked, &proof, moment) {
         Verdict::Refuse(why) => return Ok(Err(why)),
         Verdict::Grant => return Ok(Ok(())),
         Verdict::GrantWith(access) => access,
     };
-    let mut own = json!({"keys": access.keys});
+    let mut own = json!({"keys": access.keys, "keysUntil": access.keys_until});
     if let Some(token) = access.used_token {
         own["usedToken"] = token.into();
     }

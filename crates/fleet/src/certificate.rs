@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::certificates::v1::{CertificateSigningRequest, CertificateSigningRequestSpec};
+use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use rcgen::{CertificateParams, DnType, KeyPair, SanType};
@@ -16,7 +17,7 @@ use tokio::time::{Instant, sleep};
 use crate::approver;
 
 /// How long a certificate of a vehicle lives: it is renewed at two thirds of it.
-const LIFE_SECONDS: i32 = 30 * 24 * 3600;
+pub(crate) const LIFE_SECONDS: i32 = 30 * 24 * 3600;
 
 /// The organization of hubs.
 const HUBS_GROUP: &str = "system:fleet-hubs";
@@ -93,6 +94,13 @@ pub async fn of_hub(client: &Client, name: &str, reached_by: &[String]) -> Resul
     let (name, organization) = (&format!("system:fleet-hub:{name}"), HUBS_GROUP);
     issue(client, Wanted { name, organization, alternatives, signer: "fleet.setpoint.dev/hub", usage: "server auth" })
         .await
+}
+
+/// Until when the first of some certificates in PEM counts.
+#[must_use]
+pub fn expires(certificate: &str) -> Option<Timestamp> {
+    let (_, until) = crate::hub::serve::validity(certificate)?;
+    Timestamp::from_second(until).ok()
 }
 
 /// The public half of a key in PEM, in hexadecimal: what stands for it in the spec of a vehicle.

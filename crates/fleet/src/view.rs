@@ -57,6 +57,24 @@ pub struct Wish {
     /// When it may be updated.
     #[serde(default)]
     pub update_policy: Policy,
+    /// Until when its certificate counts. No controller asks; people are told of it.
+    #[serde(default)]
+    pub access: Option<Box<Papers>>,
+}
+
+/// Until when a vehicle's certificate counts.
+#[derive(Debug, Default, Deserialize, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct Papers {
+    /// Until when the certificate of its newest key counts.
+    #[serde(default)]
+    pub keys_until: Option<Time>,
+    /// How long after that it may come back by its key.
+    #[serde(default)]
+    pub return_within: Option<Box<str>>,
+    /// Whether no certificate counts.
+    #[serde(default)]
+    pub revoked: bool,
 }
 
 /// The part of a vehicle's policy that controllers keep to; the vehicle keeps to all of it.
@@ -142,6 +160,21 @@ impl VehicleView {
     #[must_use]
     pub fn wanted(&self) -> Option<&str> {
         self.spec.firmware_version.as_deref()
+    }
+
+    /// Since when its certificate counts no more, and until when it can come back without one, if it has expired.
+    #[must_use]
+    pub fn expired(&self, now: Timestamp) -> Option<(Timestamp, Timestamp)> {
+        let papers = self.spec.access.as_deref()?;
+        let expires = papers.keys_until.as_ref()?.0;
+        (now >= expires).then(|| (expires, crate::approver::returns_until(expires, papers.return_within.as_deref())))
+    }
+
+    /// Whether it is let in no more, whatever it does: it is revoked, or was away for too long. Then somebody has to let it in.
+    #[must_use]
+    pub fn is_shut_out(&self, now: Timestamp) -> bool {
+        let is_revoked = self.spec.access.as_deref().is_some_and(|papers| papers.revoked);
+        is_revoked || self.expired(now).is_some_and(|(_, until)| now >= until)
     }
 
     /// Whether it says that it is at a task: also at one that it is not to do any more, until it says that it isn't.

@@ -31,11 +31,10 @@ pub async fn run(kubeconfig: Option<&PathBuf>, namespace: &str, asked: &EnrolArg
     let root = root.map_err(|error| Failure::of_file("can't read the root metadata", &error))?;
     let unable = |error: std::io::Error| Failure::of_file(format!("can't write to {}", out.display()), &error);
     std::fs::create_dir_all(out).map_err(unable)?;
-    let mut config = configuration(&name, &known, asked, hub::url_beside(kubeconfig));
+    let config = configuration(&name, &known, asked, hub::url_beside(kubeconfig));
     if asked.with_token {
         let token = access::make_token(client, namespace, vehicle, TOKEN_HOURS).await?;
         hub::private(&out.join("token"), &token).map_err(unable)?;
-        config["token"] = "token".into();
     } else {
         let issued = certificate::of_party(&client, &Party::Vehicle(name.clone()))
             .await
@@ -44,7 +43,8 @@ pub async fn run(kubeconfig: Option<&PathBuf>, namespace: &str, asked: &EnrolArg
         std::fs::write(out.join("certificate.pem"), &issued.certificate).map_err(unable)?;
         // From now on this key counts and no other, and vouches for the next one.
         let key = certificate::public_key(&issued.key).map_err(|why| Failure::new("can't use the key", why))?;
-        access::change(client, namespace, vehicle, json!({"keys": [key]})).await?;
+        let until = certificate::expires(&issued.certificate).map(|until| until.to_string());
+        access::change(client, namespace, vehicle, json!({"keys": [key], "keysUntil": until})).await?;
     }
     if let Some(root) = &root {
         std::fs::write(out.join("root.json"), root).map_err(unable)?;
@@ -62,7 +62,7 @@ fn configuration(name: &VehicleName, known: &Vehicle, asked: &EnrolArguments, hu
     let runs = known.status.as_ref().and_then(|status| status.firmware_version.clone());
     let mut config = json!({
         "vehicle": name.to_string(), "hardwareId": known.spec.hardware_id, "hubs": hub.into_iter().collect::<Vec<_>>(),
-        "data": "data", "ca": "ca.pem", "certificate": "certificate.pem", "key": "key.pem",
+        "data": "data", "ca": "ca.pem", "certificate": "certificate.pem", "key": "key.pem", "token": "token",
         "initialVersion": asked.initial_version.clone().or(runs).unwrap_or_default(),
     });
     match asked.unsigned {

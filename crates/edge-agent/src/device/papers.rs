@@ -12,12 +12,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
+use jiff::Timestamp;
 use setpoint_fleet_protocol::enrolment::{ASK_BYTES_MAX, Ask, ENROL_PATH, Granted, Proof, RENEW_PATH, Token};
 use setpoint_fleet_protocol::{Party, VehicleName};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::Config;
+use super::expiry::validity;
 use super::link::drawn;
 use super::request::OwnKey;
 use super::wire::{Wire, at};
@@ -71,7 +73,7 @@ impl Papers {
 
     /// Whether there is none yet, and a token to ask with.
     pub fn are_to_come(&self) -> bool {
-        !self.certificate.exists() && self.token.is_some()
+        !self.certificate.exists() && self.token.as_ref().is_some_and(|file| file.exists())
     }
 
     /// Asks hub after hub for a first certificate until one gives it out.
@@ -101,7 +103,8 @@ impl Papers {
     /// Asks for the next certificate whenever it is time, for as long as the agent lives.
     pub async fn keep(self, wire: Wire, hub: watch::Receiver<String>, mut told: watch::Receiver<Option<Validity>>) {
         let mut failures = 0;
-        let mut due = None;
+        // Who was off for long may have one that lets it meet no hub any more: that it knows itself.
+        let mut due = self.present().map(|validity| Instant::now() + validity.rest());
         loop {
             tokio::select! {
                 changed = told.changed() => {
@@ -131,11 +134,39 @@ impl Papers {
         }
     }
 
+    /// What the present certificate says of itself, by the vehicle's own clock.
+    fn present(&self) -> Option<Validity> {
+        let (from, until) = validity(&fs::read_to_string(&self.certificate).ok()?)?;
+        Some(Validity { from, until, now: Timestamp::now().as_second() })
+    }
+
+    /// The next certificate, for the key of the present one. One that counts no more lets nobody in: then the hub is met without it, and a
+    /// token that somebody has put there since is tried first.
     async fn renew_at(&self, wire: &Wire, hub: &str) -> Result<Granted, String> {
-        let present = OwnKey::read(&fs::read_to_string(&self.key).map_err(|error| error.to_string())?)?;
-        let granted = self.exchange(wire, hub, RENEW_PATH, |request| present.vouch(request)).await?;
+        let has_expired = self.present().is_some_and(|present| present.now > present.until);
+        let anonymous = if has_expired { Some(wire.anonymous()?) } else { None };
+        let by_token = match &anonymous {
+            Some(anonymous) if self.token.as_ref().is_some_and(|file| file.exists()) => {
+                Some(self.enrol_at(anonymous, hub).await)
+            }
+            _ => None,
+        };
+        let granted = match (by_token, &anonymous) {
+            (Some(Ok(granted)), _) => granted,
+            (Some(Err(why)), Some(anonymous)) => {
+                let by_key = self.vouched_by_key(anonymous, hub, ENROL_PATH).await;
+                by_key.map_err(|other| format!("by its token: {why}; by its key: {other}"))?
+            }
+            (_, Some(anonymous)) => self.vouched_by_key(anonymous, hub, ENROL_PATH).await?,
+            (_, None) => self.vouched_by_key(wire, hub, RENEW_PATH).await?,
+        };
         wire.renew()?;
         Ok(granted)
+    }
+
+    async fn vouched_by_key(&self, wire: &Wire, hub: &str, path: &str) -> Result<Granted, String> {
+        let present = OwnKey::read(&fs::read_to_string(&self.key).map_err(|error| error.to_string())?)?;
+        self.exchange(wire, hub, path, |request| present.vouch(request)).await
     }
 
     /// Asks for a certificate of the next key, and makes both the present ones.
@@ -227,6 +258,13 @@ fn keep_private(path: &Path, text: &str) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use jiff::SignedDuration;
+    use jiff::tz::TimeZone;
+    use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+    use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+    use tokio::net::TcpListener;
+    use tokio::sync::mpsc;
+
     use super::*;
 
     #[test]
@@ -263,5 +301,90 @@ mod tests {
             assert_eq!((read("key").as_str(), read("certificate").as_str()), expected, "{there:?}");
             assert!(!at("certificate.next").exists());
         }
+    }
+
+    /// A certificate and its key, that counts from and until these days from now.
+    fn made(from: i64, until: i64) -> (String, String) {
+        let day = |days: i64| {
+            let date = (Timestamp::now() + SignedDuration::from_hours(24 * days)).to_zoned(TimeZone::UTC).date();
+            date_time_ymd(date.year().into(), date.month().unsigned_abs(), date.day().unsigned_abs())
+        };
+        let key = OwnKey::draw().unwrap();
+        let mut params = CertificateParams::default();
+        (params.not_before, params.not_after) = (day(from), day(until));
+        let pair = KeyPair::from_pem(key.pem()).unwrap();
+        (params.self_signed(&pair).unwrap().pem(), key.pem().to_owned())
+    }
+
+    /// A hub that answers requests one after another with what it is given; what it was asked, with the path.
+    async fn hub(answers: Vec<(&'static str, String)>) -> (String, mpsc::Receiver<(String, Ask)>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let (asked_in, asked) = mpsc::channel(16);
+        tokio::spawn(async move {
+            for (status, answer) in answers {
+                let (stream, _) = listener.accept().await.unwrap();
+                let mut stream = BufReader::new(stream);
+                let (mut line, mut length, mut path) = (String::new(), 0, String::new());
+                while stream.read_line(&mut line).await.unwrap() > 2 {
+                    path = if path.is_empty() { line.split(' ').nth(1).unwrap().to_owned() } else { path };
+                    let field = line.to_ascii_lowercase();
+                    length = field.strip_prefix("content-length: ").map_or(length, |text| text.trim().parse().unwrap());
+                    line.clear();
+                }
+                let mut body = vec![0; length];
+                stream.read_exact(&mut body).await.unwrap();
+                let head =
+                    format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", answer.len());
+                stream.write_all(format!("{head}{answer}").as_bytes()).await.unwrap();
+                stream.shutdown().await.unwrap();
+                asked_in.send((path, serde_json::from_slice(&body).unwrap())).await.unwrap();
+            }
+        });
+        (url, asked)
+    }
+
+    /// The clock stands still but for what waits on it: the pauses of a vehicle that is refused are over at once.
+    #[tokio::test(start_paused = true)]
+    async fn a_vehicle_whose_certificate_has_expired_asks_by_its_token_and_by_its_key_until_it_is_let_in() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let (certificate, key) = made(-40, -10);
+        for (name, text) in
+            [("certificate", &certificate), ("key", &key), ("ca", &String::new()), ("token", &"1".repeat(64))]
+        {
+            fs::write(at(name), text).unwrap();
+        }
+        let party = Party::Vehicle(VehicleName::new("default", "v-1").unwrap());
+        let papers = Papers { party, certificate: at("certificate"), key: at("key"), token: Some(at("token")) };
+        let now = Timestamp::now().as_second();
+        // What the certificate is doesn't matter to who keeps it; until when it counts is told beside it.
+        let granted = |text: &str| {
+            serde_json::to_string(&Granted { certificate: text.into(), from: now, until: now + 900, now }).unwrap()
+        };
+        let (url, mut asked) = hub(vec![
+            ("403 Forbidden", "its token has expired".into()),
+            ("403 Forbidden", "it was away for too long".into()),
+            ("403 Forbidden", "its token has expired".into()),
+            ("200 OK", granted(&made(0, 30).0)),
+            ("200 OK", granted("after ten minutes")),
+        ])
+        .await;
+        let (wire, hub) = (Wire::plain(at("ca")), watch::channel(url).1);
+        let (told_in, told) = watch::channel(None);
+        let keeping = tokio::spawn(papers.keep(wire.clone(), hub, told));
+        let mut found = Vec::new();
+        while found.len() < 5 {
+            let (path, ask) = asked.recv().await.unwrap();
+            let proof = Proof::parse(&ask.proof).unwrap();
+            found.push((path, matches!(proof, Proof::Token(_))));
+        }
+        let enrol = |by_token: bool| (ENROL_PATH.to_owned(), by_token);
+        // The next one is asked for as always, with the certificate and at two thirds of its time.
+        let expected = [enrol(true), enrol(false), enrol(true), enrol(false), (RENEW_PATH.to_owned(), false)];
+        assert_eq!(found, expected);
+        assert_ne!(fs::read_to_string(at("key")).unwrap(), key, "the key is the one before");
+        drop(told_in);
+        keeping.await.unwrap();
     }
 }

@@ -54,6 +54,11 @@ impl Wire {
         Wire::of(Files { ca: config.ca.clone(), own: None })
     }
 
+    /// The same hubs, met without a certificate.
+    pub fn anonymous(&self) -> Result<Wire, String> {
+        Wire::of(Files { ca: self.files.ca.clone(), own: None })
+    }
+
     /// One that reaches nobody over TLS, for tests.
     #[cfg(test)]
     pub fn plain(ca: PathBuf) -> Wire {

@@ -42,6 +42,7 @@ pub use depot::root_file;
 use enrol::Enrolments;
 use poll::Polls;
 pub use renewal::keep_new;
+pub(crate) use renewal::validity;
 use stall::Stalling;
 
 /// Handshakes at once: each takes half a millisecond of a processor, and a whole fleet may come back at the same moment.

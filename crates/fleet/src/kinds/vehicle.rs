@@ -69,6 +69,14 @@ pub struct Access {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 2), inner(length(max = 512)))]
     pub keys: Vec<String>,
+    /// Until when the certificate of the newest key counts. Written by the vehicle approver.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::optional_time")]
+    pub keys_until: Option<Time>,
+    /// How long after that the vehicle may still come back by its key, without a token; 90 days (`2160h`) if left out, never with `0s`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::optional_span")]
+    pub return_within: Option<String>,
     /// No certificate counts, and none is given out, while this is true.
     #[serde(default)]
     pub revoked: bool,

@@ -33,6 +33,9 @@ const NAMES_MAX: usize = 5;
 /// Groups of a budget that are told: those that take longest.
 const GROUPS_MAX: usize = 10;
 
+/// It is revoked, or its certificate has expired for too long: only another token lets it in.
+const SHUT_OUT: &str = "NeedsToken";
+
 /// A window of the vehicle's own can't be read.
 const UNREADABLE_WINDOW: &str = "UnreadableWindow";
 
@@ -205,6 +208,7 @@ impl Fleet {
                 Standing::Blocked(why) => why,
                 Standing::Failed => vehicle.status.retry.as_deref().map_or("Failed", |retry| &retry.last_reason),
                 Standing::Superseded => "Superseded",
+                Standing::Away(_) | Standing::Lost(_) if vehicle.is_shut_out(facts.now) => SHUT_OUT,
                 Standing::Away(since) | Standing::Lost(since) if !facts.is_patient(since) => "OfflineForTooLong",
                 _ => continue,
             };

@@ -119,6 +119,44 @@ fn a_vehicle_that_is_not_there_is_told_as_such() {
 }
 
 #[test]
+fn a_vehicle_whose_certificate_has_expired_is_told_how_it_comes_back() {
+    let at = |expires: &str, more: Value| {
+        let mut fleet = fleet();
+        let mut access = json!({"keys": ["00"], "keysUntil": expires});
+        access.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let connected = [said("Connected", "False", "Silent", "")];
+        let status =
+            json!({"observedGeneration": 1, "phase": "UpToDate", "firmwareVersion": "1.0", "conditions": connected});
+        let spec = json!({"hardwareId": "h", "access": access});
+        fleet.rollouts.clear();
+        fleet.vehicles = vec![object("Vehicle", "van", spec, status)];
+        fleet.why("van", now()).unwrap()
+    };
+    let none = json!({});
+    assert_eq!(at("2026-06-01T12:00:01Z", none.clone()), "van runs 1.0, as it should");
+    assert_eq!(
+        at("2026-06-01T12:00:00Z", none.clone()),
+        "van runs 1.0, as it should; its certificate has expired at 2026-06-01T12:00:00Z; it comes back by itself until 2026-08-30T12:00:00Z"
+    );
+    assert_eq!(
+        at("2026-05-01T12:00:00Z", json!({"returnWithin": "24h"})),
+        "van runs 1.0, as it should; its certificate has expired at 2026-05-01T12:00:00Z, and it needs a token: `setpoint fleet token van`"
+    );
+    assert_eq!(
+        at("2026-06-02T12:00:00Z", json!({"revoked": true})),
+        "van runs 1.0, as it should; its access is revoked"
+    );
+    // A rollout doesn't wait for who is shut out, and says so.
+    let mut fleet = depot(json!({}), json!(null), &[("a", json!({}), json!({}))]);
+    let connected = [said("Connected", "False", "Silent", "")];
+    let status =
+        json!({"observedGeneration": 1, "phase": "UpToDate", "firmwareVersion": "1.0", "conditions": connected});
+    fleet.vehicles = vec![object("Vehicle", "van", json!({"hardwareId": "h", "access": {"revoked": true}}), status)];
+    let forecast = fleet.forecast("spring", now()).unwrap();
+    assert_eq!((forecast.hopeless[0].reason.as_str(), forecast.hopeless[0].names[0].as_str()), ("NeedsToken", "van"));
+}
+
+#[test]
 fn a_plan_says_how_many_how_much_how_long_and_who_can_not() {
     let expected = "\
 rollout spring brings 1.1 (2.5 MB) to 8 vehicles: 0 have it, 3 are on their way, 1 failed

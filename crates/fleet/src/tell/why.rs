@@ -15,14 +15,22 @@ impl Fleet {
     #[must_use]
     pub fn why(&self, name: &str, now: Timestamp) -> Option<String> {
         let vehicle = self.vehicle(name)?;
+        let why = self.gate(vehicle, name, now);
+        Some(match papers(vehicle, name, now) {
+            Some(papers) => format!("{why}; {papers}"),
+            None => why,
+        })
+    }
+
+    fn gate(&self, vehicle: &VehicleView, name: &str, now: Timestamp) -> String {
         let status = &vehicle.status;
         let wanted = vehicle.wanted().unwrap_or("what it has");
         let running = vehicle.running().unwrap_or("nothing that is known");
         if status.observed_generation != vehicle.metadata.generation && status.phase.is_some() {
-            return Some(format!("{name} runs {running}; that it should run {wanted} was asked for a moment ago"));
+            return format!("{name} runs {running}; that it should run {wanted} was asked for a moment ago");
         }
         let blocked = status.conditions.blocked.as_ref().filter(|said| said.holds);
-        Some(match (status.phase, blocked, status.retry.as_deref()) {
+        match (status.phase, blocked, status.retry.as_deref()) {
             (None, ..) => format!("{name} is new: no controller has looked at it yet"),
             (Some(Phase::UpToDate), ..) => match self.hold(vehicle, now) {
                 Some(hold) => format!("{name} runs {running}; held (RolloutHold): {hold}"),
@@ -58,7 +66,7 @@ impl Fleet {
                 Some(progress) => format!("{name} goes from {running} to {wanted}: {phase}, {} %", progress.percent),
                 None => format!("{name} goes from {running} to {wanted}: {phase}"),
             },
-        })
+        }
     }
 
     /// Which rollout means a vehicle and has not told it yet, and why.
@@ -89,4 +97,20 @@ impl Fleet {
             Some(format!("rollout {} brings {version}, and {why} ({phase}{said})", rollout.name_any()))
         })
     }
+}
+
+/// What its certificate has to do with it that a vehicle is not connected.
+fn papers(vehicle: &VehicleView, name: &str, now: Timestamp) -> Option<String> {
+    if vehicle.is_connected() {
+        return None;
+    }
+    if vehicle.spec.access.as_deref().is_some_and(|papers| papers.revoked) {
+        return Some("its access is revoked".to_owned());
+    }
+    let (expired, until) = vehicle.expired(now)?;
+    Some(if now < until {
+        format!("its certificate has expired at {expired}; it comes back by itself until {until}")
+    } else {
+        format!("its certificate has expired at {expired}, and it needs a token: `setpoint fleet token {name}`")
+    })
 }

@@ -129,7 +129,8 @@ async fn a_token_lets_one_key_in_and_every_other_attempt_is_refused() {
         ("a vehicle that is not there", enrol_with(&for_none, token.vouch(&for_none)), 403, "there is no vehicle"),
         ("a group that is none of vehicles", enrol_with(&for_masters, token.vouch(&for_masters)), 403, "is no vehicle"),
         ("a token for another request", enrol_with(&thief, token.vouch(&good)), 403, "this is not its token"),
-        ("a key without a certificate", enrol_with(&thief, by_key(&other, &thief)), 403, "needs a token"),
+        ("a key without a certificate", enrol_with(&thief, by_key(&other, &thief)), 403, "no key that counts"),
+        ("a key where none is known", enrol_with(&for_two, by_key(&other, &for_two)), 403, "needs a token"),
         ("no request", ("/v1/enrol", None, Some(b"{}".to_vec())), 400, "missing field"),
         ("too much", ("/v1/enrol", None, Some(vec![b'x'; 20_000])), 413, ""),
         (
@@ -238,8 +239,8 @@ async fn a_vehicle_enrols_with_its_token_is_cut_off_when_it_is_revoked_and_comes
     drop(second);
 }
 
-/// A certificate of which more than two thirds of the time are over, made with the authority's own key.
-fn old_certificate(world: &World, key: &KeyPair) -> String {
+/// A certificate that counts from and until these days from now, made with the authority's own key.
+fn old_certificate(world: &World, key: &KeyPair, from: i64, until: i64) -> String {
     let pem = std::fs::read_to_string(world.path("data/pki/ca.pem")).unwrap();
     let part = |label: &str| &pem[pem.find(label).unwrap()..];
     let key_of_authority = KeyPair::from_pem(part("-----BEGIN PRIVATE KEY-----")).unwrap();
@@ -253,7 +254,7 @@ fn old_certificate(world: &World, key: &KeyPair) -> String {
         let date = at.to_zoned(TimeZone::UTC).date();
         date_time_ymd(date.year().into(), date.month().unsigned_abs(), date.day().unsigned_abs())
     };
-    (params.not_before, params.not_after) = (day(-25), day(5));
+    (params.not_before, params.not_after) = (day(from), day(until));
     params.signed_by(key, &issuer).unwrap().pem()
 }
 
@@ -265,7 +266,8 @@ async fn a_certificate_is_replaced_before_its_time_is_over() {
     let key = KeyPair::generate().unwrap();
     let before = public_key(&key.serialize_pem()).unwrap();
     std::fs::write(world.path("key.pem"), key.serialize_pem()).unwrap();
-    let old = old_certificate(&world, &key);
+    // Of this one more than two thirds of the time are over.
+    let old = old_certificate(&world, &key, -25, 5);
     std::fs::write(world.path("certificate.pem"), &old).unwrap();
     access(&world, json!({"keys": [before]})).await;
     let mut agent = world.start_agent();
@@ -284,6 +286,33 @@ async fn a_certificate_is_replaced_before_its_time_is_over() {
     world.want("2.0.0").await;
     world.until(runs("2.0.0")).await;
     assert_eq!(keys(&world.vehicles().get("v-1").await.unwrap()), keys(&renewed), "it was renewed again at once");
+}
+
+#[tokio::test]
+async fn a_vehicle_that_was_off_for_longer_than_its_certificate_counts_comes_back_by_itself() {
+    let world = World::start(&["up"]).await;
+    world.make("v-1").await;
+    world.configure(&world.hub_url(), hook(&world, "true"));
+    let key = KeyPair::generate().unwrap();
+    let before = public_key(&key.serialize_pem()).unwrap();
+    std::fs::write(world.path("key.pem"), key.serialize_pem()).unwrap();
+    std::fs::write(world.path("certificate.pem"), old_certificate(&world, &key, -40, -10)).unwrap();
+    let ended = (Timestamp::now() - SignedDuration::from_hours(240)).to_string();
+    // Ten days are too long for this one.
+    access(&world, json!({"keys": [before], "keysUntil": ended, "returnWithin": "24h"})).await;
+    let agent = world.start_agent();
+    let next = request(&KeyPair::generate().unwrap(), "v-1", "system:vehicles");
+    let proof = by_key(&key, &next);
+    let enrol = || ask(&world, "/v1/enrol", None, Some(&body(&next, &proof)));
+    assert!(until_answered(&world, enrol, 403).await.contains("needs a token now"));
+    assert!(world.say(&["fleet", "why", "v-1"]).contains("it needs a token: `setpoint fleet token v-1`"));
+    assert!(!world.vehicles().get("v-1").await.unwrap().status.is_some_and(|status| is_connected(&status)));
+    // Where it may be away for longer, nobody has to touch it.
+    access(&world, json!({"returnWithin": "720h"})).await;
+    world.until(is_connected).await;
+    let vehicle = world.vehicles().get("v-1").await.unwrap();
+    assert_eq!((keys(&vehicle).len(), keys(&vehicle)[1].clone()), (2, before));
+    drop(agent);
 }
 
 /// Asks the API server with the certificate of `v-1`.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
+use k8s_openapi::jiff::SignedDuration;
 use setpoint_fleet_protocol::Party;
 use setpoint_fleet_protocol::enrolment::{ASK_BYTES_MAX, Ask, Granted, Proof};
 use setpoint_runtime::Key;
@@ -15,7 +16,7 @@ use tokio::sync::Semaphore;
 
 use super::renewal::validity;
 use super::{Body, full, plain};
-use crate::approver::judge::{Asked, Verdict, judge};
+use crate::approver::judge::{Asked, Moment, Verdict, judge};
 use crate::certificate::{self, CertificateError};
 use crate::hub::{Credential, Hub};
 
@@ -82,7 +83,8 @@ fn check(hub: &Hub, caller: Option<(&Party, &Credential)>, ask: &Ask) -> Result<
     match (caller, &proof) {
         (None, Proof::Token(_)) => {}
         (Some((Party::Vehicle(own), _)), Proof::Key(_)) if *own == asked.vehicle => {}
-        (None, Proof::Key(_)) => return Err("a first certificate needs a token".to_owned()),
+        // One whose certificate has expired comes back by the key of it; judged below.
+        (None, Proof::Key(_)) => {}
         (Some(_), _) => return Err("a vehicle renews its own certificate, by its own key".to_owned()),
     }
     let key = Key::namespaced(asked.vehicle.namespace(), asked.vehicle.name());
@@ -92,7 +94,11 @@ fn check(hub: &Hub, caller: Option<(&Party, &Credential)>, ask: &Ask) -> Result<
         return Err("the certificate doesn't count any more".to_owned());
     }
     let access = vehicle.spec.access.as_deref().cloned().unwrap_or_default();
-    match judge(&access, &asked, &proof, hub.now()) {
+    if caller.is_none() && matches!(proof, Proof::Key(_)) && access.keys_until.is_none() {
+        return Err("a first certificate needs a token".to_owned());
+    }
+    let moment = Moment { now: hub.now(), life: SignedDuration::from_secs(certificate::LIFE_SECONDS.into()) };
+    match judge(&access, &asked, &proof, moment) {
         Verdict::Refuse(why) => Err(why),
         Verdict::Grant | Verdict::GrantWith(_) => Ok(()),
     }
