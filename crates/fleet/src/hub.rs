@@ -7,6 +7,7 @@
 //! Start at [`Hub::open`], which is what every transport does with a connection, then `plan`, which decides what is written.
 
 mod act;
+pub mod address;
 mod mail;
 mod pace;
 mod plan;

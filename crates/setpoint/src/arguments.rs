@@ -388,6 +388,9 @@ pub struct HubOptions {
     /// A name or address that vehicles reach the hub by; may be given more than once
     #[arg(long, value_name = "NAME")]
     pub reached_by: Vec<String>,
+    /// Where vehicles find it; published in the cluster [default: the first --reached-by, or its own address, with its port]
+    #[arg(long, value_name = "URL", value_parser = hub_url)]
+    pub hub_url: Option<String>,
     /// How often vehicles are asked whether they are there; after three times without an answer they are away
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub ping_seconds: u32,
@@ -551,7 +554,8 @@ Examples:
     #[command(after_help = "\
 Examples:
   setpoint fleet enrol car-7 --root keys/root.json --initial-version 1.0.0 --out car-7
-  setpoint fleet enrol car-7 --with-token --unsigned --initial-version 1.0.0 --out car-7")]
+  setpoint fleet enrol car-7 --with-token --unsigned --initial-version 1.0.0 --out car-7
+  setpoint fleet enrol car-7 --hub https://hub.example:7443 --with-token --unsigned --out car-7")]
     Enrol(EnrolArguments),
     /// Print a token with which a vehicle gets a certificate, once
     #[command(after_help = "\
@@ -602,6 +606,9 @@ pub struct EnrolArguments {
     /// Where to write it
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
+    /// Where its hub is: https://HOST:PORT; may be given more than once [default: where hubs say that they are]
+    #[arg(long, value_name = "URL", value_parser = hub_url)]
+    pub hub: Vec<String>,
     /// Write a token in the place of key and certificate: the vehicle makes its key itself
     #[arg(long)]
     pub with_token: bool,
@@ -700,7 +707,7 @@ pub struct SimulateArguments {
     /// Repeats a run
     #[arg(long)]
     pub seed: Option<u64>,
-    /// Where the hub is; with --sockets, hubs, each named with a flag of its own [default: what hub.url beside the kubeconfig says]
+    /// Where the hub is; with --sockets, hubs, each named with a flag of its own [default: where hubs say that they are]
     #[arg(long, value_name = "URL")]
     pub hub: Vec<String>,
     /// Each vehicle enrols with a token, and has a certificate and a connection of its own, in place of one gateway for all
@@ -757,6 +764,16 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || "expected a time such as 15s or 1m30s".to_owned();
     let nanos = setpoint_api::time::parse_duration(text).map_err(|_| wrong())?;
     u64::try_from(nanos).map(Duration::from_nanos).map_err(|_| wrong())
+}
+
+/// `https://HOST[:PORT]`, without anything behind it.
+fn hub_url(text: &str) -> Result<String, String> {
+    let url: http::Uri = text.parse().map_err(|error| format!("it is no URL: {error}"))?;
+    let is_bare = matches!(url.path(), "" | "/") && url.query().is_none();
+    match (url.scheme_str(), url.authority()) {
+        (Some("https"), Some(authority)) if is_bare => Ok(format!("https://{authority}")),
+        _ => Err("it has to be https://HOST:PORT".to_owned()),
+    }
 }
 
 /// The built-in ones and those of the fleet.

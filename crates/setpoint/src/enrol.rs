@@ -27,11 +27,12 @@ pub async fn run(kubeconfig: Option<&PathBuf>, namespace: &str, asked: &EnrolArg
     // Nothing is written for a vehicle that nobody has made.
     let vehicles: Api<Vehicle> = Api::namespaced(client.clone(), namespace);
     let known = vehicles.get(vehicle).await.map_err(|error| refusal(format!("can't enrol {name}"), &error))?;
+    let hubs = hub::find(&client, kubeconfig, &asked.hub).await?;
     let root = asked.root.as_ref().map(std::fs::read).transpose();
     let root = root.map_err(|error| Failure::of_file("can't read the root metadata", &error))?;
     let unable = |error: std::io::Error| Failure::of_file(format!("can't write to {}", out.display()), &error);
     std::fs::create_dir_all(out).map_err(unable)?;
-    let config = configuration(&name, &known, asked, hub::url_beside(kubeconfig));
+    let config = configuration(&name, &known, asked, &hubs);
     if asked.with_token {
         let token = access::make_token(client, namespace, vehicle, TOKEN_HOURS).await?;
         hub::private(&out.join("token"), &token).map_err(unable)?;
@@ -58,10 +59,10 @@ pub async fn run(kubeconfig: Option<&PathBuf>, namespace: &str, asked: &EnrolArg
 }
 
 /// What the agent reads. What nobody knows yet is empty.
-fn configuration(name: &VehicleName, known: &Vehicle, asked: &EnrolArguments, hub: Option<String>) -> Value {
+fn configuration(name: &VehicleName, known: &Vehicle, asked: &EnrolArguments, hubs: &[String]) -> Value {
     let runs = known.status.as_ref().and_then(|status| status.firmware_version.clone());
     let mut config = json!({
-        "vehicle": name.to_string(), "hardwareId": known.spec.hardware_id, "hubs": hub.into_iter().collect::<Vec<_>>(),
+        "vehicle": name.to_string(), "hardwareId": known.spec.hardware_id, "hubs": hubs,
         "data": "data", "ca": "ca.pem", "certificate": "certificate.pem", "key": "key.pem", "token": "token",
         "initialVersion": asked.initial_version.clone().or(runs).unwrap_or_default(),
     });
@@ -77,9 +78,6 @@ fn told(file: &str, config: &Value, has_root: bool) -> String {
     let mut left = Vec::new();
     if config["initialVersion"] == "" {
         left.push("say which version it was made with (`initialVersion`)");
-    }
-    if config["hubs"].as_array().is_none_or(Vec::is_empty) {
-        left.push("say where its hub is (`hubs`)");
     }
     if !has_root {
         left.push("put the root metadata beside it (`root.json`)");
@@ -97,16 +95,15 @@ mod tests {
 
     #[test]
     fn what_is_left_to_do_is_told() {
-        let config = |version: &str, hubs: &[&str]| json!({"initialVersion": version, "hubs": hubs});
+        let config = |version: &str| json!({"initialVersion": version});
         let run = "`setpoint-edge-agent --config a` connects it";
-        assert_eq!(told("a", &config("1.0.0", &["https://h"]), true), format!("wrote a: {run}"));
+        assert_eq!(told("a", &config("1.0.0"), true), format!("wrote a: {run}"));
         assert_eq!(
-            told("a", &config("", &["https://h"]), false),
+            told("a", &config(""), false),
             format!(
                 "wrote a: say which version it was made with (`initialVersion`), put the root metadata beside it \
                  (`root.json`); then {run}"
             )
         );
-        assert!(told("a", &config("1.0.0", &[]), true).contains("(`hubs`)"));
     }
 }

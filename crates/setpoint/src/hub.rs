@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::future::BoxFuture;
 use setpoint_fleet::certificate::{self, CertificateError, Issued};
+use setpoint_fleet::hub::address::{NAME as ADDRESSES, NAMESPACE, Publishing, published};
 use setpoint_fleet::hub::serve::{Credentials, Front, Server, keep_new};
 use setpoint_fleet::hub::{Hub, NAME, Options};
 use setpoint_fleet_protocol::hex;
@@ -70,7 +71,8 @@ pub async fn run(arguments: HubArguments) -> Result<(), Failure> {
     let options = ManagerOptions { drain_limit: DRAIN_LIMIT, ..ManagerOptions::default() };
     let manager = parts::manager(client.clone(), options)?;
     let door = Door { listener, connections: files::room() };
-    add(&manager, &client, name, door, credentials, &arguments.hub)?;
+    let url = url_of(&arguments.hub, address);
+    add(&manager, &client, Named { name, url }, door, credentials, &arguments.hub)?;
     let probes = bind(arguments.probes).await?;
     let started = |error| Failure::new("can't start", error);
     if let Some(asking) = renewing {
@@ -183,14 +185,15 @@ impl Beside {
     pub fn add_to(self, manager: &Manager, client: &kube::Client, standing: Standing) -> Result<(), Failure> {
         let unable =
             |why: &dyn std::fmt::Display| Failure::new("can't make a certificate for the hub", why.to_string());
-        let address = self.listener.local_addr().map_err(|error| unable(&error))?.ip();
-        let maker = Maker { name: self.name.clone(), reached_by: reached_by(&self.options, address), standing };
+        let address = self.listener.local_addr().map_err(|error| unable(&error))?;
+        let maker = Maker { name: self.name.clone(), reached_by: reached_by(&self.options, address.ip()), standing };
         let made = watch::Sender::new(maker.make().map_err(|why| unable(&why))?);
         let credentials = made.subscribe();
         manager.add(Renewing { maker, made }).map_err(|error| Failure::new("can't start", error))?;
         // The other half are those of the API server's clients.
         let door = Door { listener: self.listener, connections: files::room() / 2 };
-        add(manager, client, self.name, door, credentials, &self.options)
+        let url = url_of(&self.options, address);
+        add(manager, client, Named { name: self.name, url }, door, credentials, &self.options)
     }
 }
 
@@ -260,18 +263,43 @@ struct Door {
     connections: usize,
 }
 
+/// What a hub is called, and where vehicles find it.
+struct Named {
+    name: String,
+    url: String,
+}
+
+/// Where vehicles find a hub, as far as it knows.
+fn url_of(options: &HubOptions, address: SocketAddr) -> String {
+    if let Some(url) = &options.hub_url {
+        return url.clone();
+    }
+    let at = |host: &str| match host.parse::<IpAddr>() {
+        Ok(IpAddr::V6(host)) => format!("https://[{host}]:{}", address.port()),
+        _ => format!("https://{host}:{}", address.port()),
+    };
+    match options.reached_by.first() {
+        Some(name) => at(name),
+        None if address.ip().is_unspecified() => at(&host()),
+        None => at(&address.ip().to_string()),
+    }
+}
+
 fn add(
     manager: &Manager,
     client: &kube::Client,
-    name: String,
+    named: Named,
     door: Door,
     credentials: watch::Receiver<Credentials>,
     options: &HubOptions,
 ) -> Result<(), Failure> {
     let director = options.director_key.as_deref().map(signing_key).transpose()?;
+    let Named { name, url } = named;
+    let publishing = Publishing { client: client.clone(), hub: name.clone(), url };
     let ping = Duration::from_secs(options.ping_seconds.into());
     let unable = |error| Failure::new("can't start", error);
     let hub = Hub::add_to(manager, client, Options { name, director, ping }).map_err(unable)?;
+    manager.add(publishing).map_err(unable)?;
     let Door { listener, connections } = door;
     let (firmware, bytes_per_second) = (options.firmware.clone(), options.bytes_per_second);
     let front = Front { listener, connections, credentials, firmware, bytes_per_second };
@@ -351,8 +379,31 @@ pub fn draw_seed() -> std::io::Result<String> {
     Ok(hex::encode(&drawn.map_err(|_| std::io::Error::other("there is no chance to draw from"))?.expose()))
 }
 
+/// Where hubs are: as asked for, as they say themselves in the cluster, or as a `setpoint up` has written beside its kubeconfig.
+pub async fn find(
+    client: &kube::Client,
+    kubeconfig: Option<&PathBuf>,
+    asked: &[String],
+) -> Result<Vec<String>, Failure> {
+    if !asked.is_empty() {
+        return Ok(asked.to_vec());
+    }
+    let why = match published(client).await {
+        Ok(urls) if !urls.is_empty() => return Ok(urls),
+        Ok(_) => format!("none has said in the cluster where it is (configmap {NAMESPACE}/{ADDRESSES})"),
+        Err(error) => {
+            format!("configmap {NAMESPACE}/{ADDRESSES}, in which hubs say where they are, can't be read: {error}")
+        }
+    };
+    let beside = url_beside(kubeconfig);
+    beside.map(|url| vec![url]).ok_or_else(|| {
+        Failure::new("can't find a hub", why)
+            .hint("say where it is with `--hub https://HOST:PORT`, or start one: `setpoint up` has one, and so has `setpoint hub`")
+    })
+}
+
 /// Where the hub is of a `setpoint up` that wrote a kubeconfig into its data folder.
-pub fn url_beside(kubeconfig: Option<&PathBuf>) -> Option<String> {
+fn url_beside(kubeconfig: Option<&PathBuf>) -> Option<String> {
     let kubeconfig = kubeconfig.cloned().or_else(|| std::env::var_os("KUBECONFIG").map(PathBuf::from))?;
     let text = std::fs::read_to_string(kubeconfig.parent()?.join("hub.url")).ok()?;
     Some(text.trim().to_owned())
@@ -391,4 +442,30 @@ async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
 
 fn host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hub_is_found_by_what_it_was_told_or_knows_of_itself() {
+        let check = |address: &str, reached_by: &[&str], hub_url: Option<&str>, expected: &str| {
+            let options = HubOptions {
+                firmware: None,
+                bytes_per_second: None,
+                director_key: None,
+                reached_by: reached_by.iter().map(|name| (*name).to_owned()).collect(),
+                hub_url: hub_url.map(str::to_owned),
+                ping_seconds: 60,
+            };
+            assert_eq!(url_of(&options, address.parse().unwrap()), expected);
+        };
+        check("127.0.0.1:7443", &[], None, "https://127.0.0.1:7443");
+        check("0.0.0.0:7443", &["hub.example", "10.0.0.1"], None, "https://hub.example:7443");
+        check("0.0.0.0:7443", &["fd00::1"], None, "https://[fd00::1]:7443");
+        check("0.0.0.0:7443", &["hub.example"], Some("https://fleet.example"), "https://fleet.example");
+        check("[::1]:1", &[], None, "https://[::1]:1");
+        check("[::]:1", &[], None, &format!("https://{}:1", host()));
+    }
 }

@@ -33,7 +33,7 @@ pub async fn run(kubeconfig: Option<&PathBuf>, namespace: &str, asked: &Simulate
     let config = alone::config(kubeconfig).await?;
     let authority = hub::authority_of(&config)?;
     let client = Client::try_from(config).map_err(|error| Failure::new("can't make a client", error))?;
-    let hubs = hubs(kubeconfig, asked)?;
+    let hubs = hubs(&client, kubeconfig, asked).await?;
     say(&format!("{} vehicles, seed {}, hub {}", options.count, options.seed, hubs.join(", ")));
     let simulation = Simulation { client, options, hubs, authority };
     tokio::select! {
@@ -43,14 +43,14 @@ pub async fn run(kubeconfig: Option<&PathBuf>, namespace: &str, asked: &Simulate
 }
 
 /// Where hubs are, as `HOST:PORT`.
-fn hubs(kubeconfig: Option<&PathBuf>, asked: &SimulateArguments) -> Result<Vec<String>, Failure> {
-    let mut urls = asked.hub.clone();
-    if urls.is_empty() {
-        urls.extend(hub::url_beside(kubeconfig));
-    }
-    if urls.is_empty() {
-        return Err(Failure::usage("can't find a hub", "there is no hub.url beside the kubeconfig")
-            .hint("say where it is with `--hub`"));
+async fn hubs(
+    client: &Client,
+    kubeconfig: Option<&PathBuf>,
+    asked: &SimulateArguments,
+) -> Result<Vec<String>, Failure> {
+    let mut urls = hub::find(client, kubeconfig, &asked.hub).await?;
+    if asked.hub.is_empty() && !asked.sockets {
+        urls.truncate(1);
     }
     if urls.len() > 1 && !asked.sockets {
         return Err(Failure::usage("can't use more than one hub", "all vehicles are behind one gateway")

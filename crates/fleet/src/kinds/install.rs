@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, CustomResourceExt, Resource};
@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::{Firmware, Rollout, Vehicle};
+use crate::hub::{self, address};
 
 /// Who owns the definitions.
 const MANAGER: &str = "setpoint-fleet";
@@ -40,6 +41,10 @@ pub async fn install(client: &Client) -> Result<(), kube::Error> {
     for (name, binding) in bindings() {
         apply::<ClusterRoleBinding>(client, &name, &binding).await?;
     }
+    for (role, binding) in doors() {
+        apply_at(Api::<Role>::namespaced(client.clone(), address::NAMESPACE), &role).await?;
+        apply_at(Api::<RoleBinding>::namespaced(client.clone(), address::NAMESPACE), &binding).await?;
+    }
     served(client).await
 }
 
@@ -47,7 +52,22 @@ async fn apply<K>(client: &Client, name: &str, object: &(impl Serialize + std::f
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
 {
-    let (api, params) = (Api::<K>::all(client.clone()), PatchParams::apply(MANAGER).force());
+    patch(&Api::<K>::all(client.clone()), name, object).await
+}
+
+/// The same where the object says its name.
+async fn apply_at<K>(api: Api<K>, object: &Value) -> Result<(), kube::Error>
+where
+    K: Clone + DeserializeOwned + std::fmt::Debug,
+{
+    patch(&api, object["metadata"]["name"].as_str().unwrap_or_default(), object).await
+}
+
+async fn patch<K>(api: &Api<K>, name: &str, object: &(impl Serialize + std::fmt::Debug)) -> Result<(), kube::Error>
+where
+    K: Clone + DeserializeOwned + std::fmt::Debug,
+{
+    let params = PatchParams::apply(MANAGER).force();
     match api.patch(name, &params, &Patch::Apply(object)).await {
         // Another process makes the same at this moment.
         Err(kube::Error::Api(status)) if status.code == 409 => {
@@ -148,4 +168,27 @@ fn bindings() -> Vec<(String, Value)> {
     ["vehicle-controller", "firmware-controller", "rollout-controller", "vehicle-approver", "fleet-hub"]
         .map(binding)
         .to_vec()
+}
+
+/// Hubs say where they are, and everybody who is logged in may know it: roles with their bindings.
+fn doors() -> [(Value, Value); 2] {
+    let door = |name: &str, verbs: &[&str], subject: Value| {
+        let rule =
+            json!({"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [address::NAME], "verbs": verbs});
+        let metadata = json!({"name": name, "namespace": address::NAMESPACE});
+        let api = "rbac.authorization.k8s.io";
+        (
+            json!({"apiVersion": format!("{api}/v1"), "kind": "Role", "metadata": metadata, "rules": [rule]}),
+            json!({
+                "apiVersion": format!("{api}/v1"), "kind": "RoleBinding", "metadata": metadata, "subjects": [subject],
+                "roleRef": {"apiGroup": api, "kind": "Role", "name": name},
+            }),
+        )
+    };
+    let hub = json!({"kind": "ServiceAccount", "name": hub::NAME, "namespace": "kube-system"});
+    let all = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:authenticated"});
+    [
+        door("setpoint:fleet-hub-publisher", &["create", "patch", "update"], hub),
+        door("setpoint:fleet-hubs-viewer", &["get"], all),
+    ]
 }

@@ -22,7 +22,8 @@ const TAKEOVER_MAX: Duration = Duration::from_secs(6 + 24);
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What is not the leader's to write: leases and events are written by all, and the kinds of the fleet with their roles at each start.
-const NOT_LED: [&str; 5] = ["leases", "events", "customresourcedefinitions", "clusterroles", "clusterrolebindings"];
+const NOT_LED: [&str; 7] =
+    ["leases", "events", "customresourcedefinitions", "clusterroles", "clusterrolebindings", "roles", "rolebindings"];
 
 /// A shorter lease than usual, with room for a busy machine to renew it.
 const SHORT: [&str; 3] =

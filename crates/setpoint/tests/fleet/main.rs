@@ -1,6 +1,7 @@
 //! The fleet with real processes: a control plane, hubs, and agents of vehicles.
 
 mod access;
+mod addresses;
 mod crossings;
 mod cuts;
 mod hooks;
