@@ -1,9 +1,11 @@
 #!/bin/sh
 # The story of a fleet in about a minute: a bad firmware is caught by the first step of its rollout and taken back, the fix reaches all,
-# while the controllers and the hub are killed on the way. Needs kubectl.
+# while the controllers and the hub are killed on the way. Needs kubectl. Ends with 1 if anything of this is not so.
 set -eu
-SETPOINT=${SETPOINT:-target/release/setpoint}
+SETPOINT=${SETPOINT:-target/release/setpoint} # the binary
 VEHICLES=${VEHICLES:-1000}
+SPEED=${SPEED:-10}                            # 1 for vehicles that take half a minute
+PORT=${PORT:-17443}                           # of the hub
 FOLDER=$(mktemp -d)
 PIDS=
 trap 'kill $PIDS 2>/dev/null || true; rm -rf "$FOLDER"' EXIT INT TERM
@@ -26,14 +28,25 @@ until_true() { # seconds, command
     done
 }
 
-phase_is() { [ "$(kubectl get rollout "$1" -o 'jsonpath={.status.phase}')" = "$2" ]; }
+of() { kubectl get "$1" "$2" -o "jsonpath={$3}"; }
+phase_is() { [ "$(of rollout "$1" .status.phase)" = "$2" ]; }
+is_at_step() { [ "$(of rollout "$1" .status.step)" -ge "$2" ] && [ "$(of rollout "$1" .status.counts.released)" -gt 0 ]; }
 counts() { kubectl get rollout "$1"; }
+running() { kubectl get vehicles -o 'jsonpath={range .items[*]}{.status.firmwareVersion}{"\n"}{end}' | grep -cx "$1" || true; }
+
+must() { # what, command
+    what=$1; shift
+    "$@" || { echo "not so: $what"; exit 1; }
+    echo "so it is: $what"
+}
 
 kill_hard() { # name: as a loss of power would; what it held is free once it is gone
     eval "pid=\$$1"
+    phase=$(of rollout fix .status.phase)
     kill -9 "$pid"
     wait "$pid" 2>/dev/null || true
-    echo "$1 killed"
+    echo "$1 killed while fix was $phase, at step $(of rollout fix .status.stepText)"
+    [ "$phase" != Completed ] || { echo "too late: nothing was left to survive"; exit 1; }
 }
 
 fleet_controllers() {
@@ -73,7 +86,6 @@ YAML
 }
 
 title "a control plane, the fleet's controllers and a hub, each a process"
-PORT=${PORT:-17443}
 start server up --data-dir "$FOLDER/data" --listen 127.0.0.1:0 --no-hub --controllers '*,-vehicle,-rollout,-firmware'
 export KUBECONFIG="$FOLDER/data/admin.kubeconfig"
 until_true 30 kubectl get --raw /readyz
@@ -82,7 +94,7 @@ until_true 30 kubectl get vehicles
 hub
 
 title "$VEHICLES vehicles with firmware 1.0.0"
-start simulator fleet simulate --vehicles "$VEHICLES" --hub "https://127.0.0.1:$PORT" --speed 10 --faults bad=2.0.0,broken=0.05,crash=0.01
+start simulator fleet simulate --vehicles "$VEHICLES" --hub "https://127.0.0.1:$PORT" --speed "$SPEED" --faults bad=2.0.0,broken=0.05,crash=0.01
 connected() { [ "$(kubectl get vehicles -o 'jsonpath={.items[*].status.firmwareVersion}' | wc -w)" -ge "$VEHICLES" ]; }
 until_true 120 connected
 "$SETPOINT" fleet status
@@ -93,17 +105,21 @@ firmware 2.0.0 1
 rollout bad 2.0.0
 until_true 180 phase_is bad RolledBack
 counts bad
+"$SETPOINT" events --for rollout/bad | tail -1
+must "nobody runs 2.0.0" [ "$(running 2.0.0)" -eq 0 ]
+must "all run 1.0.0 again" [ "$(running 1.0.0)" -eq "$VEHICLES" ]
 
 title "2.0.1 mends it; the controllers are killed on the way, then the hub"
 firmware 2.0.1 2
 rollout fix 2.0.1
-sleep 3
+until_true 120 is_at_step fix 1
 kill_hard controllers
 fleet_controllers
-sleep 3
+until_true 180 is_at_step fix 2
 kill_hard hub
 hub
 until_true 600 phase_is fix Completed
 counts fix
 "$SETPOINT" fleet status
+must "all run 2.0.1" [ "$(running 2.0.1)" -eq "$VEHICLES" ]
 tail -1 "$FOLDER/simulator.log"
