@@ -1,6 +1,10 @@
 //! Several servers on one etcd: one cluster to their clients, also while processes and members of etcd come and go.
 
 // Shared with the tests of the store, which need more of it.
+#[allow(dead_code)]
+#[path = "../../../store/tests/support/apart.rs"]
+mod apart;
+mod cut_off;
 mod door;
 #[allow(dead_code)]
 #[path = "../../../store/tests/support/etcd_process.rs"]

@@ -35,7 +35,7 @@ impl Server {
 
     /// The same at an address of our choice, as for one that comes back.
     pub fn start_at(listen: &str, command: &[&str], data: &Path, log: Stdio) -> Server {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_setpoint"))
+        let child = Command::new(env!("CARGO_BIN_EXE_setpoint"))
             .args(command)
             .args(["--listen", listen, "--data-dir"])
             .arg(data)
@@ -44,6 +44,11 @@ impl Server {
             .stderr(log)
             .spawn()
             .expect("the binary of this crate runs");
+        Server::adopt(child, data)
+    }
+
+    /// One that somebody else has started, once it serves. What it prints has to come to us.
+    pub fn adopt(mut child: Child, data: &Path) -> Server {
         let mut line = String::new();
         // Ends in any case: a server that does not get ready gives up by itself.
         BufReader::new(child.stdout.take().expect("stdout is a pipe")).read_line(&mut line).expect("stdout is text");

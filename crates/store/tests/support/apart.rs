@@ -1,10 +1,10 @@
-//! Members of etcd in network namespaces of their own, which can be cut off from each other, from their clients, or from both.
+//! Members of etcd in network namespaces of their own, which can be cut off from each other, from their clients, or from both; and clients
+//! of them, which can be cut off from them and still be reached.
 
 use std::io::Write;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use rand::Rng;
-use rand::rngs::StdRng;
 use setpoint_store::Endpoint;
 use tempfile::TempDir;
 
@@ -16,6 +16,9 @@ const INSIDE: &str = "SETPOINT_APART";
 /// The ports of a member. Each is alone in its namespace.
 const CLIENTS_PORT: u16 = 2379;
 const PEERS_PORT: u16 = 2380;
+
+/// The number of the first client.
+pub const FIRST_CLIENT: usize = 100;
 
 /// Runs a test again, in a process with a network namespace of its own. Says whether this is that process.
 ///
@@ -58,9 +61,7 @@ pub enum Cut {
 }
 
 impl Cut {
-    pub fn any(rng: &mut StdRng) -> Cut {
-        [Cut::Peers, Cut::Clients, Cut::Both][rng.random_range(0..3)]
-    }
+    pub const ALL: [Cut; 3] = [Cut::Peers, Cut::Clients, Cut::Both];
 
     fn links(self) -> &'static [&'static str] {
         match self {
@@ -103,19 +104,9 @@ impl Apart {
                 ("election-timeout", "500".to_owned()),
                 ("log-level", "error".to_owned()),
             ];
-            // It waits for a line, and so for its network.
-            let mut child = Command::new("unshare")
-                .args(["--net", "--", "sh", "-c", r#"read -r go && exec "$@""#, "sh"])
-                .arg(program())
-                .args(arguments.iter().map(|(name, value)| format!("--{name}={value}")))
-                .stdin(Stdio::piped())
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .spawn()
-                .expect("a member");
-            connect(at, &child);
-            child.stdin.take().expect("a pipe").write_all(b"go\n").expect("it listens");
-            child
+            let mut member = placed(&program());
+            member.args(arguments.iter().map(|(name, value)| format!("--{name}={value}"))).stdout(Stdio::null());
+            settle(at, member)
         };
         let members = (0..count).map(start).collect();
         Apart { members, _folder: folder }
@@ -124,6 +115,17 @@ impl Apart {
     /// How many members there are.
     pub fn len(&self) -> usize {
         self.members.len()
+    }
+
+    /// Starts a client of theirs in a namespace of its own: it reaches them by the network of clients, and is reached at the address that is
+    /// returned beside it, by the network of peers. Clients have numbers from 100.
+    pub fn add_client(&self, at: usize, command: impl FnOnce(&str) -> Command) -> (Child, String) {
+        let address = address("peers", at);
+        if at == FIRST_CLIENT {
+            ip("address add 10.78.0.254/24 dev peers");
+        }
+        let child = settle(at, command(&address));
+        (child, address)
     }
 
     /// Where clients find the members, beginning with one of them.
@@ -151,6 +153,22 @@ impl Drop for Apart {
             let _ = member.wait();
         }
     }
+}
+
+/// A program that runs in a namespace of its own once it has a network there, and is told so by a line.
+pub fn placed(program: &Path) -> Command {
+    let mut command = Command::new("unshare");
+    command.args(["--net", "--", "sh", "-c", r#"read -r go && exec "$@""#, "sh"]).arg(program);
+    command.stdin(Stdio::piped()).stderr(Stdio::null());
+    command
+}
+
+/// Starts what was placed, and gives it its network.
+fn settle(at: usize, mut command: Command) -> Child {
+    let mut child = command.spawn().expect("it starts");
+    connect(at, &child);
+    child.stdin.take().expect("a pipe").write_all(b"go\n").expect("it listens");
+    child
 }
 
 /// Connects the namespace of a member to both networks.
