@@ -117,10 +117,6 @@ fn of_two_keys_with_one_token_one_is_let_in() {
 /// A vehicle that is off for longer than its certificate counts.
 struct Away;
 
-fn public(key: &KeyPair) -> String {
-    setpoint_fleet_protocol::hex::encode(key.public_key_raw())
-}
-
 /// What the owner of a key says for a request.
 fn by_key(key: &KeyPair, request: &str) -> Proof {
     let rng = SystemRandom::new();
