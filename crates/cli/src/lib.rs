@@ -105,7 +105,7 @@ Examples:
   setpoint why vehicle/car-7")]
     Why(why::WhyArguments),
     /// Show an object and all that it owns, each with how it fares
-    #[command(after_help = "Examples:\n  setpoint tree deploy/web")]
+    #[command(after_help = "Examples:\n  setpoint tree deploy/web\n  setpoint tree deploy/web -o wide")]
     Tree(tree::TreeArguments),
     /// Show writes, conditions, events and runs of controllers around an object, in the order of time
     #[command(after_help = "Examples:\n  setpoint timeline deploy/web")]
@@ -122,7 +122,7 @@ Examples:
 Members of `system:masters` may do everything. What nodes and vehicles may do for being what they are is not told.")]
     WhoCan(who_can::WhoCanArguments),
     /// Watch queues, rates and slow objects of the controllers
-    #[command(after_help = "Examples:\n  setpoint top\n  setpoint top --once")]
+    #[command(after_help = "Examples:\n  setpoint top\n  setpoint top --once\n  setpoint top -o json")]
     Top(top::TopArguments),
     /// Tell whether a control plane is well, and what needs attention
     #[command(after_help = "Examples:\n  setpoint status")]
@@ -191,13 +191,13 @@ impl Command {
     fn form(&self) -> Option<FormArguments> {
         match self {
             Command::Why(arguments) => Some(arguments.form),
-            Command::Tree(arguments) => Some(arguments.form),
+            Command::Tree(arguments) => Some(arguments.form()),
             Command::Timeline(arguments) => Some(arguments.form),
             Command::WhoCan(arguments) => Some(arguments.form),
             Command::Status(arguments) => Some(arguments.form),
             Command::Doctor(arguments) => Some(arguments.form),
+            Command::Top(arguments) => Some(arguments.form),
             Command::Get(_) | Command::Apply(_) | Command::Delete(_) | Command::Events(_) | Command::Wait(_) => None,
-            Command::Top(_) => None,
         }
     }
 

@@ -4,11 +4,12 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::connection::ConnectionArguments;
 use crate::failure::{Failure, print};
 use crate::figures::Figures;
+use crate::output::FormArguments;
 use crate::request::{Server, Trouble};
 use crate::tab::Tabs;
 use crate::terminal::{escape, with_progress};
@@ -28,6 +29,9 @@ pub struct TopArguments {
     pub interval: Duration,
     #[command(flatten)]
     #[allow(missing_docs)]
+    pub form: FormArguments,
+    #[command(flatten)]
+    #[allow(missing_docs)]
     pub connection: ConnectionArguments,
 }
 
@@ -41,12 +45,15 @@ struct Look {
 /// Runs it.
 pub async fn run(arguments: &TopArguments) -> Result<(), Failure> {
     let server = arguments.connection.connect().await?;
-    let once = arguments.once || !std::io::stdout().is_terminal();
+    let once = arguments.once || arguments.form.form.is_some() || !std::io::stdout().is_terminal();
     let mut before = look(&server).await?;
     let mut is_drawn = false;
     loop {
         with_progress("counting", tokio::time::sleep(arguments.interval.max(Duration::from_millis(100)))).await;
         let now = look(&server).await?;
+        if arguments.form.print(|| value(&before, &now)) {
+            return Ok(());
+        }
         let drawn = draw(&before, &now);
         if once {
             print(&drawn);
@@ -71,20 +78,69 @@ async fn look(server: &Server) -> Result<Look, Trouble> {
     Ok(Look { at: Instant::now(), figures: Figures::parse(&text), traces })
 }
 
+/// Between two looks, in seconds.
+fn span_of(before: &Look, now: &Look) -> f64 {
+    now.at.duration_since(before.at).as_secs_f64().max(0.001)
+}
+
+/// The process as a whole, between two looks.
+struct Totals {
+    requests: f64,
+    watches: f64,
+    commits: f64,
+    revision: f64,
+    objects: f64,
+    cpu: f64,
+    memory: f64,
+}
+
+impl Totals {
+    fn of(before: &Look, now: &Look) -> Totals {
+        let seconds = span_of(before, now);
+        let rate = |name: &str| (now.figures.sum(name) - before.figures.sum(name)).max(0.0) / seconds;
+        Totals {
+            requests: rate("apiserver_request_total"),
+            watches: now.figures.sum("apiserver_longrunning_requests"),
+            commits: rate("setpoint_store_commits_total"),
+            revision: now.figures.sum("setpoint_store_revision"),
+            objects: now.figures.sum("apiserver_storage_objects"),
+            cpu: rate("process_cpu_seconds_total"),
+            memory: now.figures.sum("process_resident_memory_bytes"),
+        }
+    }
+}
+
+/// A count, which figures tell as they tell everything.
+fn whole(count: f64) -> u64 {
+    count.max(0.0).round() as u64
+}
+
+/// The same for programs: rates are by the second, times in seconds, sizes in bytes.
+fn value(before: &Look, now: &Look) -> Value {
+    let totals = Totals::of(before, now);
+    let controller = |row: &Row| {
+        json!({
+            "name": row.name, "queue": whole(row.depth), "runsPerSecond": row.runs, "errors": whole(row.errors),
+            "retries": whole(row.retries), "meanSeconds": row.mean, "longestSeconds": row.longest,
+        })
+    };
+    let slow = |(took, [key, controller, _, result]): (f64, [String; 4])| json!({"object": key, "controller": controller, "tookSeconds": took, "result": result});
+    json!({
+        "requestsPerSecond": totals.requests, "watches": whole(totals.watches), "commitsPerSecond": totals.commits,
+        "revision": whole(totals.revision), "objects": whole(totals.objects), "cpu": totals.cpu,
+        "memoryBytes": whole(totals.memory),
+        "controllers": controllers(before, now, span_of(before, now)).iter().map(controller).collect::<Vec<_>>(),
+        "slow": slow_runs(&now.traces).into_iter().map(slow).collect::<Vec<_>>(),
+    })
+}
+
 fn draw(before: &Look, now: &Look) -> String {
-    let seconds = now.at.duration_since(before.at).as_secs_f64().max(0.001);
-    let rate = |name: &str| (now.figures.sum(name) - before.figures.sum(name)).max(0.0) / seconds;
+    let Totals { requests, watches, commits, revision, objects, cpu, memory } = Totals::of(before, now);
+    let (cpu, memory) = (cpu * 100.0, memory / f64::from(1 << 20));
     let mut text = format!(
-        "requests {:.0}/s   watches {:.0}   commits {:.0}/s   revision {:.0}   objects {:.0}   cpu {:.0}%   memory {:.0} MiB\n\n",
-        rate("apiserver_request_total"),
-        now.figures.sum("apiserver_longrunning_requests"),
-        rate("setpoint_store_commits_total"),
-        now.figures.sum("setpoint_store_revision"),
-        now.figures.sum("apiserver_storage_objects"),
-        rate("process_cpu_seconds_total") * 100.0,
-        now.figures.sum("process_resident_memory_bytes") / f64::from(1 << 20),
+        "requests {requests:.0}/s   watches {watches:.0}   commits {commits:.0}/s   revision {revision:.0}   objects {objects:.0}   cpu {cpu:.0}%   memory {memory:.0} MiB\n\n",
     );
-    let controllers = controllers(before, now, seconds);
+    let controllers = controllers(before, now, span_of(before, now));
     if controllers.is_empty() {
         text.push_str("no controllers in this process: `setpoint up` runs them beside the server\n");
         return text;
@@ -95,12 +151,12 @@ fn draw(before: &Look, now: &Look) -> String {
         tabs.row(row.cells());
     }
     text.push_str(&tabs.flush());
-    let slow = slow(&now.traces);
+    let slow = slow_runs(&now.traces);
     if !slow.is_empty() {
         tabs.reset();
         text.push('\n');
         tabs.row(["SLOW OBJECT", "CONTROLLER", "TOOK", "RESULT"]);
-        slow.into_iter().for_each(|row| tabs.row(row));
+        slow.into_iter().for_each(|(_, row)| tabs.row(row));
         text.push_str(&tabs.flush());
     }
     text
@@ -160,7 +216,7 @@ fn controllers(before: &Look, now: &Look, seconds: f64) -> Vec<Row> {
 }
 
 /// The runs that took longest among those that are kept.
-fn slow(traces: &Value) -> Vec<[String; 4]> {
+fn slow_runs(traces: &Value) -> Vec<(f64, [String; 4])> {
     let mut runs: Vec<(f64, [String; 4])> = Vec::new();
     for (controller, list) in traces.as_object().into_iter().flatten() {
         for run in list.as_array().into_iter().flatten() {
@@ -172,7 +228,7 @@ fn slow(traces: &Value) -> Vec<[String; 4]> {
     }
     runs.sort_by(|a, b| b.0.partial_cmp(&a.0).unwrap_or(std::cmp::Ordering::Equal));
     runs.truncate(SLOW_MAX);
-    runs.into_iter().map(|(_, cells)| cells).collect()
+    runs
 }
 
 fn duration(seconds: f64) -> String {
@@ -185,8 +241,6 @@ fn duration(seconds: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -213,5 +267,12 @@ SLOW OBJECT   CONTROLLER   TOOK    RESULT
 x/y           a            1.5 s   done
 ";
         assert!(drawn.ends_with(expected), "{drawn}");
+        let told = value(&look(10, begin), &look(30, begin + Duration::from_secs(2)));
+        let first = json!({
+            "name": "a", "queue": 2, "runsPerSecond": 10.0, "errors": 0, "retries": 0, "meanSeconds": 0.002,
+            "longestSeconds": 0.0,
+        });
+        assert_eq!((&told["controllers"][0], &told["controllers"][1]["meanSeconds"]), (&first, &Value::Null));
+        assert_eq!(told["slow"], json!([{"object": "x/y", "controller": "a", "tookSeconds": 1.5, "result": "done"}]));
     }
 }

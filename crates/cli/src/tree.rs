@@ -10,7 +10,7 @@ use crate::failure::{Failure, note, print};
 use crate::family::{self, Family};
 use crate::get::now;
 use crate::health;
-use crate::output::FormArguments;
+use crate::output::{Form, FormArguments};
 use crate::terminal::{coloured, escape, with_progress};
 use crate::{selection, tab::Tabs};
 
@@ -20,12 +20,36 @@ pub struct TreeArguments {
     /// The object: KIND/NAME or KIND NAME
     #[arg(value_name = "KIND/NAME", required = true, num_args = 1..=2)]
     pub words: Vec<String>,
-    #[command(flatten)]
-    #[allow(missing_docs)]
-    pub form: FormArguments,
+    /// More columns, or for programs: wide, json or yaml
+    #[arg(long = "output", short = 'o', value_name = "FORM", value_enum)]
+    pub form: Option<TreeForm>,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub connection: ConnectionArguments,
+}
+
+/// How a tree is told.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TreeForm {
+    /// With more columns.
+    Wide,
+    /// JSON.
+    Json,
+    /// YAML.
+    Yaml,
+}
+
+impl TreeArguments {
+    /// The form that programs read, if one was asked for.
+    #[must_use]
+    pub fn form(&self) -> FormArguments {
+        let form = match self.form {
+            Some(TreeForm::Json) => Some(Form::Json),
+            Some(TreeForm::Yaml) => Some(Form::Yaml),
+            Some(TreeForm::Wide) | None => None,
+        };
+        FormArguments { form }
+    }
 }
 
 /// Runs it.
@@ -34,8 +58,9 @@ pub async fn run(arguments: &TreeArguments) -> Result<(), Failure> {
     let discovery = Discovery::read(&server).await?;
     let (kind, name) = selection::one(&arguments.words, &discovery)?;
     let family = with_progress("reading", family::read(&server, &discovery, &kind, &name)).await?;
-    if !arguments.form.print(|| nested(&family, 0)) {
-        print(&draw(&family, now()));
+    if !arguments.form().print(|| nested(&family, 0)) {
+        let columns = if arguments.form == Some(TreeForm::Wide) { Columns::All } else { Columns::Few };
+        print(&draw(&family, now(), columns));
     }
     if !family.unseen.is_empty() {
         note(&format!("not looked at: {}", family.unseen.join(", ")));
@@ -55,10 +80,19 @@ fn nested(family: &Family, at: usize) -> Value {
     })
 }
 
-/// The tree as lines.
-fn draw(family: &Family, now: i64) -> String {
+/// Which columns a tree has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Columns {
+    Few,
+    All,
+}
+
+/// The tree as lines. Further columns come behind the others.
+fn draw(family: &Family, now: i64, columns: Columns) -> String {
     let mut tabs = Tabs::default();
-    tabs.row(["OBJECT", "HEALTH", "AGE"]);
+    let head = ["OBJECT", "HEALTH", "AGE", "APIVERSION", "NAMESPACE", "NODE", "VERSION"];
+    let count = if columns == Columns::All { head.len() } else { 3 };
+    tabs.row(head[..count].iter().copied());
     let mut open: Vec<bool> = Vec::new();
     for member in &family.members {
         open.truncate(member.depth.saturating_sub(1));
@@ -75,11 +109,18 @@ fn draw(family: &Family, now: i64) -> String {
         let text = |value: &Value| escape(value.as_str().unwrap_or_default());
         let health = health::of(object);
         let fares = format!("{} {}", health.mark.sign(), health.words);
-        tabs.row([
+        let or_none =
+            |value: &Value| value.as_str().filter(|text| !text.is_empty()).map_or("<none>".to_owned(), escape);
+        let cells = [
             format!("{stem}{branch}{}/{}", text(&object["kind"]), text(&object["metadata"]["name"])),
             coloured(fares.trim_end(), health.mark.colour()),
             human::age(object["metadata"].get("creationTimestamp"), now),
-        ]);
+            or_none(&object["apiVersion"]),
+            or_none(&object["metadata"]["namespace"]),
+            or_none(&object["spec"]["nodeName"]),
+            or_none(&object["metadata"]["resourceVersion"]),
+        ];
+        tabs.row(cells.into_iter().take(count));
     }
     tabs.flush()
 }
@@ -107,13 +148,28 @@ mod tests {
             object("ReplicaSet", "r2", "d"),
             object("Pod", "p3", "r2"),
         ];
-        let drawn = draw(&Family::of(object("Deployment", "d", ""), others), 1_767_225_600 + 60);
+        let drawn = draw(&Family::of(object("Deployment", "d", ""), others), 1_767_225_600 + 60, Columns::Few);
         let names: Vec<&str> = drawn.lines().map(|line| line.split("   ").next().unwrap_or_default()).collect();
         assert_eq!(
             names,
             ["OBJECT", "Deployment/d", "├─ReplicaSet/r1", "│ ├─Pod/p1", "│ └─Pod/p2", "└─ReplicaSet/r2", "  └─Pod/p3"]
         );
         assert!(drawn.lines().nth(1).is_some_and(|line| line.ends_with("60s")), "{drawn}");
+    }
+
+    #[test]
+    fn further_columns_come_behind_the_others() {
+        let mut pod = object("Pod", "p", "d");
+        pod["apiVersion"] = "v1".into();
+        pod["spec"] = json!({"nodeName": "n1"});
+        pod["metadata"]["namespace"] = "default".into();
+        pod["metadata"]["resourceVersion"] = "7".into();
+        let family = Family::of(object("Deployment", "d", ""), vec![pod]);
+        let wide = draw(&family, 1_767_225_600 + 60, Columns::All);
+        let words = |line: usize| wide.lines().nth(line).unwrap_or_default().split_whitespace().collect::<Vec<_>>();
+        assert_eq!(words(0), ["OBJECT", "HEALTH", "AGE", "APIVERSION", "NAMESPACE", "NODE", "VERSION"]);
+        assert_eq!(words(1)[words(1).len() - 4..], ["<none>", "<none>", "<none>", "<none>"]);
+        assert_eq!(words(2)[words(2).len() - 5..], ["60s", "v1", "default", "n1", "7"]);
     }
 
     #[test]
