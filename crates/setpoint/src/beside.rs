@@ -11,6 +11,7 @@ use setpoint_apiserver::pki::Certifier;
 use setpoint_apiserver::tokens::{LegacySigner, LegacySubject};
 use setpoint_apiserver::user::User;
 use setpoint_controllers::{Signer, ToProve, ToSign, TokenSigner, Wiring};
+use setpoint_node::simulated;
 use setpoint_runtime::config::Config;
 use setpoint_runtime::election::ElectionConfig;
 use setpoint_runtime::manager::{Manager, ManagerError, ManagerOptions};
@@ -109,6 +110,17 @@ impl Beside {
         }
         let owner = User { groups: vec!["system:masters".to_owned()], ..system_user("system:setpoint") };
         parts::prepare(&client(server, owner, "fleet"), &self.parts).await
+    }
+
+    /// The name of the last of its simulated nodes, if it makes any at once: one that stands for election may have to wait for its turn.
+    pub fn last_node(&self) -> Option<String> {
+        let last = |options: &simulated::Options| {
+            Some(format!("{}-{}", options.prefix, options.count.min(simulated::NODES_MAX).checked_sub(1)?))
+        };
+        self.parts.iter().find_map(|part| match part {
+            Part::Nodes(options) => last(options),
+            Part::Controllers(_) | Part::Scheduler(_) => None,
+        })
     }
 
     /// The same parts, but of all processes that have them only one lets them work at a time. The hub works in all.

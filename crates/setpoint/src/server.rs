@@ -33,6 +33,9 @@ use crate::{files, logging, parts, service, storage};
 /// How long the server may take until it answers that it is ready.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// How long its simulated nodes may take to be there before it says so all the same.
+const NODES_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Pause between two questions whether it is ready.
 const READY_PAUSE: Duration = Duration::from_millis(5);
 
@@ -129,6 +132,7 @@ async fn run_on(
     if let Some(parts) = &mut beside {
         parts.prepare(&service).await?;
     }
+    let last_node = beside.as_ref().filter(|_| !opened.is_shared).and_then(Beside::last_node);
     let (leave, leaving) = watch::channel(false);
     let mut beside = match beside {
         Some(parts) => {
@@ -143,7 +147,12 @@ async fn run_on(
     let mut failed = store.stopped();
     let failed = failed.wait_for(Option::is_some);
     let run = async {
-        ready(service).await?;
+        ready(service.clone()).await?;
+        if let Some(node) = last_node {
+            // The first thing that people do is to wait for them, which needs something to wait for.
+            let path = format!("/api/v1/nodes/{node}");
+            let _ = tokio::time::timeout(NODES_TIMEOUT, answered(service, &path)).await;
+        }
         announce(&url, &kubeconfig);
         renewal.run().await;
         Ok(())
@@ -275,23 +284,28 @@ async fn ready<S>(service: S) -> Result<(), Failure>
 where
     S: tower::Service<Request<Body>, Response = http::Response<Body>, Error = std::convert::Infallible> + Clone,
 {
-    let user = User { name: "kubernetes-admin".into(), groups: vec!["system:masters".into()], ..User::default() };
-    let user = Arc::new(user);
-    let asked = async {
-        loop {
-            let mut request = Request::new(full(""));
-            *request.uri_mut() = http::Uri::from_static("/readyz");
-            request.extensions_mut().insert(Arc::clone(&user));
-            let Ok(response) = service.clone().oneshot(request).await;
-            if response.status() == StatusCode::OK {
-                return;
-            }
-            tokio::time::sleep(READY_PAUSE).await;
-        }
-    };
-    tokio::time::timeout(READY_TIMEOUT, asked)
+    tokio::time::timeout(READY_TIMEOUT, answered(service, "/readyz"))
         .await
         .map_err(|_| Failure::new("stopped: the server did not get ready", format!("it took over {READY_TIMEOUT:?}")))
+}
+
+/// Asks for a path until it is answered well.
+async fn answered<S>(service: S, path: &str)
+where
+    S: tower::Service<Request<Body>, Response = http::Response<Body>, Error = std::convert::Infallible> + Clone,
+{
+    let user = User { name: "kubernetes-admin".into(), groups: vec!["system:masters".into()], ..User::default() };
+    let user = Arc::new(user);
+    loop {
+        let mut request = Request::new(full(""));
+        *request.uri_mut() = path.parse().unwrap_or_default();
+        request.extensions_mut().insert(Arc::clone(&user));
+        let Ok(response) = service.clone().oneshot(request).await;
+        if response.status() == StatusCode::OK {
+            return;
+        }
+        tokio::time::sleep(READY_PAUSE).await;
+    }
 }
 
 fn announce(url: &str, kubeconfig: &Path) {
