@@ -302,6 +302,35 @@ fn the_first_page_says_the_same_in_both_languages() {
     assert!(differing.is_empty(), "only one page leads to {differing:?}");
 }
 
+/// The numbers of a text, as they are written.
+fn numbers(text: &str) -> Vec<String> {
+    let is_part = |letter: char| letter.is_ascii_digit() || matches!(letter, ',' | '.');
+    let words = text.split(|letter: char| !is_part(letter)).map(|word| word.trim_matches([',', '.']));
+    words.filter(|word| !word.is_empty()).map(str::to_owned).collect()
+}
+
+#[test]
+fn figures_of_the_first_page_are_those_of_the_page_of_figures() {
+    let read = |name: &str| std::fs::read_to_string(root().join(name)).unwrap();
+    let figures = read("docs/figures.md");
+    let lines: Vec<BTreeSet<String>> = figures.lines().map(|line| numbers(line).into_iter().collect()).collect();
+    // What is measured, and the command, are words; the two columns between them are figures.
+    let cells = |name: &str| -> Vec<String> {
+        let text = read(name);
+        let table = text.lines().skip_while(|line| !line.contains("kube-apiserver 1.36")).skip(2);
+        let rows = table.take_while(|line| line.starts_with('|'));
+        rows.flat_map(|row| row.split('|').skip(2).take(2).map(str::to_owned).collect::<Vec<_>>()).collect()
+    };
+    let own = cells("README.md");
+    assert!(own.len() > 10, "where is the table? {own:?}");
+    for cell in &own {
+        let wanted = numbers(cell);
+        assert!(lines.iter().any(|line| wanted.iter().all(|number| line.contains(number))), "measured where: {cell}");
+    }
+    let of = |cells: &[String]| cells.iter().map(|cell| numbers(cell)).collect::<Vec<_>>();
+    assert_eq!(of(&own), of(&cells("README.zh-CN.md")));
+}
+
 /// What can be done with objects of an ordinary kind.
 const ALL_VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
