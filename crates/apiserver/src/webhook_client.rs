@@ -3,6 +3,7 @@
 #[cfg(test)]
 pub(crate) mod backend;
 mod service;
+mod trust;
 
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
@@ -26,6 +27,7 @@ use setpoint_store::Store;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+use trust::Trust;
 
 use crate::clock::Chance;
 
@@ -309,26 +311,25 @@ fn cut_off(error: &hyper::Error) -> String {
 
 /// Trusts the certificates of a bundle; without one those that the machine trusts.
 fn trusting(ca_bundle: &str) -> Result<Arc<ClientConfig>, String> {
-    let mut roots = RootCertStore::empty();
-    let unusable = "unable to load root certificates: unable to parse bytes as PEM block".to_owned();
-    match ca_bundle {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
+        .map_err(|error| error.to_string())?;
+    let mut config = match ca_bundle {
         "" => {
-            let found = rustls_native_certs::load_native_certs().certs;
-            roots.add_parsable_certificates(found);
+            let mut roots = RootCertStore::empty();
+            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+            config.with_root_certificates(roots).with_no_client_auth()
         }
         bundle => {
-            let pem = STANDARD.decode(bundle).map_err(|_| unusable.clone())?;
-            let read: Result<Vec<CertificateDer<'_>>, _> = CertificateDer::pem_slice_iter(&pem).collect();
-            let read = read.ok().filter(|read| !read.is_empty()).ok_or(unusable)?;
-            roots.add_parsable_certificates(read.into_iter().map(CertificateDer::into_owned));
+            let unusable = || "unable to load root certificates: unable to parse bytes as PEM block".to_owned();
+            let pem = STANDARD.decode(bundle).map_err(|_| unusable())?;
+            let read: Result<Vec<CertificateDer<'static>>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+            let read = read.ok().filter(|read| !read.is_empty()).ok_or_else(unusable)?;
+            let trust = Arc::new(Trust::in_bundle(read, &provider)?);
+            config.dangerous().with_custom_certificate_verifier(trust).with_no_client_auth()
         }
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = ClientConfig::builder_with_provider(provider)
-        .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
-        .map_err(|error| error.to_string())?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+    };
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))
 }
