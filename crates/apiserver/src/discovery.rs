@@ -8,7 +8,6 @@ mod negotiation;
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, VARY};
 use http::{HeaderMap, Method, Response, StatusCode};
 use serde::Serialize;
@@ -117,14 +116,8 @@ fn document(parts: &http::request::Parts, value: &impl Serialize) -> Response<Bo
             response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/yaml"));
             response
         }
-        Ok(Representation { pretty: true, .. }) => {
-            let bytes = serde_json::to_vec_pretty(value).expect("a document is always encodable");
-            answer::json(StatusCode::OK, Bytes::from(bytes))
-        }
-        Ok(_) => {
-            let bytes = serde_json::to_vec(value).expect("a document is always encodable");
-            answer::json(StatusCode::OK, Bytes::from(bytes))
-        }
+        Ok(Representation { pretty: true, .. }) => answer::pretty(StatusCode::OK, value),
+        Ok(_) => answer::value(StatusCode::OK, value),
     }
 }
 

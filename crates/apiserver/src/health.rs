@@ -20,7 +20,7 @@ pub(crate) fn is_asked(segments: &[&str]) -> bool {
 pub(crate) fn answer(server: &Inner, method: &Method, segments: &[&str], query: &str) -> Response<Body> {
     match segments {
         ["version"] if method != Method::GET && method != Method::HEAD => answer::status(&method_not_allowed()),
-        ["version"] => answer::value(StatusCode::OK, &version()),
+        ["version"] => answer::pretty(StatusCode::OK, &version()),
         [endpoint] => report(server, endpoint, &Query::parse(query)),
         [endpoint, name] => match checks(server, endpoint).into_iter().find(|(check, _)| check == name) {
             Some((_, Ok(()))) => answer::text(StatusCode::OK, "ok"),

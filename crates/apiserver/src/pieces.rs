@@ -16,15 +16,18 @@ use crate::body::Body;
 /// encrypted, and that many readers don't fill the memory.
 pub const PIECE_BYTES: usize = 32 * 1024;
 
-/// The items of a list between its head and `]}`. Of each object the first `skip` bytes (what it is) are left out, but for
+/// The items of a list between its head and `]}`, as a line. Of each object the first `skip` bytes (what it is) are left out, but for
 /// the brace.
 pub fn list(head: Vec<u8>, items: Vec<Arc<Object>>, skip: usize) -> Body {
     let separators = items.len().saturating_sub(1);
     let content: usize = items.iter().map(|object| object.json().len() - skip + 1).sum();
-    let length = head.len() + content + separators + 2;
+    let length = head.len() + content + separators + TAIL.len();
     let pieces = Pieces { head: Some(head), items: items.into_iter(), skip, first: true, left: length as u64 };
     pieces.map_err(|never| match never {}).boxed_unsync()
 }
+
+/// What a list ends with.
+const TAIL: &[u8] = b"]}\n";
 
 struct Pieces {
     head: Option<Vec<u8>>,
@@ -46,7 +49,7 @@ impl HttpBody for Pieces {
         piece.reserve((self.left as usize).min(PIECE_BYTES + PIECE_BYTES / 4));
         while piece.len() < PIECE_BYTES {
             let Some(object) = self.items.next() else {
-                piece.extend_from_slice(b"]}");
+                piece.extend_from_slice(TAIL);
                 break;
             };
             if !std::mem::replace(&mut self.first, false) {

@@ -111,7 +111,7 @@ fn nothing_available(is_collection: bool) -> Box<Status> {
 }
 
 /// `pretty` decides; without it people's tools get line breaks and programs don't.
-fn wants_pretty(headers: &HeaderMap, query: &Query<'_>) -> bool {
+pub fn wants_pretty(headers: &HeaderMap, query: &Query<'_>) -> bool {
     match query.get("pretty") {
         "" if query.has("pretty") => false,
         "" => {

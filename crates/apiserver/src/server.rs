@@ -586,6 +586,10 @@ fn is_of_router(status: &Status) -> bool {
 /// A refusal in the format that the client reads.
 fn refusal(parts: &http::request::Parts, status: &Status) -> Response<Body> {
     let mut response = answer::status(status);
+    let query = Query::parse(parts.uri.query().unwrap_or_default());
+    if representation::wants_pretty(&parts.headers, &query) {
+        *response.body_mut() = answer::pretty(response.status(), status).into_body();
+    }
     if representation::media_of_refusal(&parts.headers) == Media::Yaml {
         let value = serde_json::to_value(status).unwrap_or_default();
         *response.body_mut() = crate::body::full(crate::yaml_out::write(&value));

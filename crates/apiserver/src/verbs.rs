@@ -156,7 +156,7 @@ pub(crate) async fn show(call: &Call<'_>, code: StatusCode, object: &Arc<Object>
     let as_stored =
         representation.media == Media::Json && !representation.pretty && call.served.shows_as_stored(object);
     if representation.form == Form::Object && as_stored {
-        return Ok(answer::json(code, object.bytes()));
+        return Ok(answer::line(code, object.json()));
     }
     show_value(call, code, conversion::shown(call, object).await?)
 }
@@ -212,11 +212,7 @@ pub(crate) fn encode(code: StatusCode, value: &Value, representation: Representa
             response.headers_mut().insert(http::header::CONTENT_TYPE, media);
             response
         }
-        Media::Json if representation.pretty => {
-            let mut bytes = serde_json::to_vec_pretty(value).expect("a value is always encodable");
-            bytes.push(b'\n');
-            answer::json(code, bytes)
-        }
+        Media::Json if representation.pretty => answer::pretty(code, value),
         Media::Json => answer::value(code, value),
     }
 }

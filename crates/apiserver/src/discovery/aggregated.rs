@@ -8,6 +8,7 @@ use setpoint_schema::kind::Subresource;
 
 use super::etag;
 use super::groups::{Group, groups};
+use crate::answer;
 use crate::node_metrics;
 use crate::registry::{Registry, Served};
 
@@ -61,7 +62,7 @@ fn build(registry: &Registry, wanted: impl Fn(&Group) -> bool, last: Option<Valu
     let list = json!({
         "kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items,
     });
-    let bytes = Bytes::from(serde_json::to_vec(&list).expect("a value is always encodable"));
+    let bytes = Bytes::from(answer::encoded(&list));
     Aggregated { etag: etag::of(&bytes).into(), bytes }
 }
 

@@ -170,3 +170,31 @@ async fn reviews_say_who_asked() {
     let owned = json!({"f:spec": {"f:resourceAttributes": {".": {}, "f:resource": {}, "f:verb": {}}, "f:user": {}}});
     assert_eq!(answer["metadata"]["managedFields"][0]["fieldsV1"], owned);
 }
+
+#[tokio::test]
+async fn a_document_ends_with_a_line_break_unless_it_is_for_people() {
+    let server = Server::start().await;
+    server.done("POST", MAPS, json!({"metadata": {"name": "c"}, "data": {"a": "1"}})).await;
+    for (path, accept) in [
+        (format!("{MAPS}/c"), "application/json"),
+        (format!("{MAPS}/c"), TABLE),
+        (MAPS.to_owned(), "application/json"),
+        (MAPS.to_owned(), TABLE),
+        (format!("{MAPS}/missing"), "application/json"),
+        ("/api".to_owned(), "application/json"),
+        ("/apis/apps/v1".to_owned(), "application/json"),
+        ("/apis".to_owned(), "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"),
+    ] {
+        let text = |query: &str| {
+            let request = Request::builder().uri(format!("{path}{query}")).header("accept", accept);
+            server.text(request.body(full("")).unwrap())
+        };
+        let line = text("").await;
+        assert!(line.ends_with("}\n") && line.lines().count() == 1, "{path} {accept}: {line:?}");
+        let pretty = text("?pretty=true").await;
+        let is_always_a_line = accept.contains("apidiscovery");
+        assert!(is_always_a_line || (pretty.ends_with("\n}") && pretty.lines().count() > 4), "{path}: {pretty:?}");
+    }
+    let version = server.text(Request::builder().uri("/version").body(full("")).unwrap()).await;
+    assert!(version.ends_with("\n}") && version.lines().count() > 4, "{version:?}");
+}
