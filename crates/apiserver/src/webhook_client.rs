@@ -111,7 +111,7 @@ impl Client {
             host,
             port,
             url,
-            path: if path.is_empty() { "/".to_owned() } else { path.to_owned() },
+            path: clean(path),
             ca_bundle,
             tls: OnceLock::new(),
             idle: Mutex::default(),
@@ -309,6 +309,20 @@ fn cut_off(error: &hyper::Error) -> String {
     }
 }
 
+/// A path as Kubernetes' client asks for it: without empty parts, dots and a slash at its end. Go's servers answer others with a
+/// redirection, which is not followed.
+fn clean(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    format!("/{}", parts.join("/"))
+}
+
 /// Trusts the certificates of a bundle; without one those that the machine trusts.
 fn trusting(ca_bundle: &str) -> Result<Arc<ClientConfig>, String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -359,5 +373,24 @@ fn in_go_words(error: &std::io::Error) -> String {
         ErrorKind::NetworkUnreachable => "network is unreachable".to_owned(),
         ErrorKind::HostUnreachable => "no route to host".to_owned(),
         _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::clean;
+
+    #[test]
+    fn a_path_is_asked_for_as_go_writes_it() {
+        for (given, asked) in [
+            ("", "/"),
+            ("/", "/"),
+            ("//failing", "/failing"),
+            ("/review/", "/review"),
+            ("/a//b/./c/../d", "/a/b/d"),
+            ("/../..", "/"),
+        ] {
+            assert_eq!(clean(given), asked, "{given}");
+        }
     }
 }
