@@ -181,7 +181,7 @@ fn claim_port(server: &Inner, port: u16, service: &Value) -> Change {
         "metadata": {"name": port.to_string(), "uid": server.chance.uid()},
         "spec": {"parentRef": parent(service)},
     });
-    let (json, _) = objects::encode(&record);
+    let (json, _) = objects::encode(&record, false);
     Change::put(port_key(port), Expectation::Absent, json, &NoFields).expect("a sound record")
 }
 

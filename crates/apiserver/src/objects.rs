@@ -44,14 +44,15 @@ pub fn shown(served: &Served, object: &Object) -> Value {
 }
 
 /// The bytes to store: what it is first, then metadata, then the rest; and where in them the store adds the
-/// resourceVersion.
-pub fn encode(object: &Value) -> (Vec<u8>, usize) {
+/// resourceVersion. The kind of what is built in comes before its version and that of a custom object after it, as in Kubernetes:
+/// there are clients that tell at which letter of an answer they found another kind than they asked for.
+pub fn encode(object: &Value, is_custom: bool) -> (Vec<u8>, usize) {
     let empty = Map::new();
     let mut insert_at = 0;
     let fields = object.as_object().unwrap_or(&empty);
     let mut out = Vec::with_capacity(1024);
     out.push(b'{');
-    let first = ["apiVersion", "kind", "metadata"];
+    let first = if is_custom { ["apiVersion", "kind", "metadata"] } else { ["kind", "apiVersion", "metadata"] };
     let rest = fields.iter().filter(|(name, _)| !first.contains(&name.as_str()));
     let ordered = first.iter().filter_map(|name| fields.get_key_value(*name)).chain(rest);
     for (index, (name, value)) in ordered.enumerate() {
@@ -117,7 +118,7 @@ pub fn transaction(served: &Served, change: Change) -> Transaction {
 pub fn put_change(served: &Served, key: Key, expectation: Expectation, object: &Value) -> Change {
     let converted = served.is_converted().then(|| served.to_stored(object.clone()));
     let object = converted.as_ref().unwrap_or(object);
-    let (json, insert_at) = encode(object);
+    let (json, insert_at) = encode(object, served.custom.is_some());
     Change::put_known(key, expectation, json, insert_at, facts(served, object).expect("handlers store sound objects"))
 }
 

@@ -29,8 +29,8 @@ pub struct Served {
     pub stored: GroupResource,
     /// The kind in whose form its objects are stored, where that is another one.
     stored_as: Option<Arc<Kind>>,
-    /// How much of a stored object is left out in a list: `{"apiVersion":"v1","kind":"ConfigMap",`. Items of custom kinds
-    /// carry all of it.
+    /// How much of a stored object is left out in a list: `{"kind":"ConfigMap","apiVersion":"v1",`, in either order. Items of
+    /// custom kinds carry all of it.
     pub list_skips: usize,
     /// Names of its selectable fields beside those of metadata.
     pub fields: FieldNames,
@@ -78,7 +78,7 @@ impl Served {
     pub(crate) fn new(kind: Arc<Kind>) -> Served {
         let resource = shown_resource(&kind);
         let stored = storage_of(&resource);
-        let prefix = format!(r#"{{"apiVersion":"{}","kind":"{}","#, kind.api_version(), kind.kind);
+        let prefix = format!(r#"{{"kind":"{}","apiVersion":"{}","#, kind.kind, kind.api_version());
         let stored_as = stored_form(&kind);
         let form = stored_as.as_ref().unwrap_or(&kind);
         let fields = form.behaviour.selectable().iter().map(|field| field.name.as_ref().into()).collect();

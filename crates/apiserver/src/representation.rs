@@ -281,7 +281,7 @@ mod tests {
     #[test]
     fn metadata_is_taken_from_the_stored_form() {
         let object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "labels": {"b": "\"}"}}, "spec": {"metadata": {}}});
-        let (stored, _) = crate::objects::encode(&object);
+        let (stored, _) = crate::objects::encode(&object, false);
         let mut out = b"before ".to_vec();
         assert!(write_partial(&stored, "v1", &mut out));
         let written: Value = serde_json::from_slice(&out["before ".len()..]).unwrap();
