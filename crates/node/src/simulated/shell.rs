@@ -97,6 +97,23 @@ fn run_list(list: &List, strict: bool, environment: &Environment, files: &mut Fi
     Run { end, said, is_known, trap, files: left, pauses }
 }
 
+/// The whole numbers of `seq`, but not many more than would be printed.
+fn sequence(words: &[String]) -> Option<impl Iterator<Item = i64>> {
+    let number = |word: &String| word.parse::<i64>().ok();
+    let (first, step, last) = match words {
+        [last] => (1, 1, number(last)?),
+        [first, last] => (number(first)?, 1, number(last)?),
+        [first, step, last] => (number(first)?, number(step).filter(|step| *step != 0)?, number(last)?),
+        _ => return None,
+    };
+    let within = move |number: &i64| if step > 0 { *number <= last } else { *number >= last };
+    Some(
+        std::iter::successors(Some(first), move |number| number.checked_add(step))
+            .take_while(within)
+            .take(SAID_MAX + 1),
+    )
+}
+
 fn is_in(path: &str, directory: &str) -> bool {
     path.strip_prefix(directory.trim_end_matches('/')).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
@@ -311,6 +328,15 @@ impl Shell<'_> {
                 Flow::On(0)
             }
             ("cat", Some([path])) => self.print(path),
+            ("seq", Some(words)) => match sequence(words) {
+                Some(numbers) => {
+                    for number in numbers {
+                        self.say(number.to_string());
+                    }
+                    Flow::On(0)
+                }
+                None => Flow::Endless,
+            },
             ("expr", Some(words)) => match sum::value(&words.join(" "), &|_| None) {
                 Some(value) => {
                     self.say(value.to_string());

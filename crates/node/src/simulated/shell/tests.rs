@@ -56,6 +56,11 @@ fn chance_is_drawn_from_the_seed() {
 #[test]
 fn loops_end_or_run_on() {
     check("for i in 1 2 3; do sleep $i; done", &[], &[Some((6, 0))]);
+    check("for i in $(seq 3); do sleep $i; done", &[], &[Some((6, 0))]);
+    check("for i in $(seq 6 -2 $A) $(seq 2 1); do sleep $i; done", &[("A", "1")], &[Some((12, 0))]);
+    for beyond in ["$(seq 1 100000000000)", "$(seq 1.5 3)", "$(seq 1 0 3)", "$(seq)"] {
+        check(&format!("for i in {beyond}; do sleep $i; done"), &[], &[None]);
+    }
     check("while true; do sleep 1; done", &[], &[None]);
     check("until [ -f /data/a ]; do sleep 1; touch /data/a; done; exit 3", &[], &[Some((1, 3))]);
     check("while :; do :; done", &[], &[None]);
