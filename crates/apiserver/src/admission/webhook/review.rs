@@ -83,12 +83,13 @@ pub(super) fn read(version: &str, sort: Sort, uid: &str, answer: &Value) -> Resu
     })
 }
 
-/// The refusal of a webhook as an answer to the client.
+/// The refusal of a webhook as an answer to the client. Webhooks don't say that a status is one, and clients don't read what doesn't.
 pub(super) fn denied(webhook: &str, result: &Value) -> Box<Status> {
     let mut status: Status = serde_json::from_value(result.clone()).unwrap_or_else(|_| Status::success(0));
     if status.code < 400 {
         status.code = 400;
     }
+    (status.kind, status.api_version) = ("Status".to_owned(), "v1".to_owned());
     status.status = "Failure".to_owned();
     let denied = format!("admission webhook {} denied the request", setpoint_api::quote::quote(webhook));
     status.message = match (&*status.message, &*status.reason) {

@@ -95,7 +95,9 @@ async fn a_refusal_is_told_in_the_webhooks_words() {
         ("reason", 400, format!("{denied}: Because")),
         ("spoken", 403, format!("{denied}: not this")),
     ] {
-        assert_eq!(server.refused("POST", MAPS, map(name)).await, (code, expected));
+        let (status, answer) = server.send("POST", MAPS, map(name)).await;
+        assert_eq!((status, answer.text("message")), (code, &*expected));
+        assert_eq!((answer.text("kind"), answer.text("apiVersion")), ("Status", "v1"), "{answer}");
     }
     server.done("POST", MAPS, map("fine")).await;
     // Judged as it will be stored.
