@@ -28,7 +28,7 @@ pub fn log(pod: &Pod, container: &str, previous: bool, now: Timestamp) -> Result
     let name = pod.metadata.name.as_deref().unwrap_or_default();
     let run = Run::of(pod, name, container, previous)?;
     let spec = containers(pod).find(|it| it.name == container);
-    let until = run.ended.map_or(now, |(ended, _)| ended.min(now)).max(run.started);
+    let until = run.ended.map_or(now, |(ended, _)| within_second(ended).min(now)).max(run.started);
     let mut lines = Vec::new();
     let place = format!("{}/{name}", pod.metadata.namespace.as_deref().unwrap_or_default());
     let image = spec.and_then(|it| it.image.as_deref()).unwrap_or_default();
@@ -106,6 +106,11 @@ impl Run {
     }
 }
 
+/// The last moment of a second: times of a status have lost what came behind it, and what was said before the end is not lost with it.
+fn within_second(time: Timestamp) -> Timestamp {
+    later(time, Duration::from_nanos(999_999_999))
+}
+
 /// What the commands of a container print by themselves in their n-th run.
 fn said(pod: &Pod, container: &str, number: u32) -> Vec<(Duration, String)> {
     let view = serde_json::to_value(pod).and_then(serde_json::from_value::<super::pod::Pod>);
@@ -180,6 +185,9 @@ mod tests {
     fn commands_print_what_they_plainly_print() {
         let ended = json!({"terminated": {"exitCode": 3, "startedAt": "2026-01-01T00:00:00Z", "finishedAt": "2026-01-01T00:00:02Z"}});
         let lines = [HEAD, "0 hello world", "2 done", "2 simulated: container \"c\" ended with exit code 3"];
+        let quick = json!(["sh", "-c", "sleep 2; for i in $(seq 2); do echo $i; sleep 0.3; done; sleep 9; echo late"]);
+        let said = [HEAD, "2 1", "2 2", "2 simulated: container \"c\" ended with exit code 3"];
+        check(quick, status(ended.clone(), json!({})), false, Ok(&said));
         let command = json!(["sh", "-c", "echo 'hello world'; sleep 2; echo done; echo $HOME; exit 3"]);
         check(command.clone(), status(ended.clone(), json!({})), false, Ok(&lines));
         check(command.clone(), status(json!({"waiting": {"reason": "CrashLoopBackOff"}}), ended), false, Ok(&lines));
