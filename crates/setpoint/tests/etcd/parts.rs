@@ -143,7 +143,9 @@ async fn of_several_copies_one_writes_also_when_it_is_killed_or_paused() {
     for copies in &kinds {
         let expected: Vec<&str> =
             [first, second].map(|at| &*copies.running[at[usize::from(copies.kind == "scheduler")]].0).to_vec();
-        let found = writers(&data, copies.kind);
+        // What is done is in the log of the server a moment later.
+        let all = async || Some(writers(&data, copies.kind)).filter(|found| found.len() > 2);
+        let found = until("the third one in the log", PATIENCE, all).await;
         assert_eq!(found[..2], expected, "never two at a time, and none comes back: {found:?}");
         assert_eq!(found.len(), 3, "{found:?}");
     }
