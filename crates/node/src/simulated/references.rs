@@ -174,7 +174,7 @@ fn unread(kind: Kind, source: &Source, objects: &Objects<'_>) -> Option<String> 
         Found::Closed(why) => Some(why.clone()),
         Found::Missing => (!source.optional).then(|| not_found(kind, &source.name)),
         Found::There(keys) => {
-            let is_there = |key: &Box<str>| keys.data.contains(key) || keys.binary.contains(key);
+            let is_there = |key: &str| keys.data.contains(key) || keys.binary.contains(key);
             let key = source.items.iter().map(|item| &item.key).find(|key| !source.optional && !is_there(key))?;
             Some(match kind {
                 Kind::ConfigMap => format!("configmap references non-existent config key: {key}"),
