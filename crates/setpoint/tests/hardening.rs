@@ -22,7 +22,9 @@ const CANARY: &str = "canary-that-nobody-may-read";
 fn doctor(kubeconfig: &Path, data: Option<&Path>) -> (Vec<(String, String, String)>, Option<i32>) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_setpoint"));
     command.args(["doctor", "--cis", "-o", "json", "--kubeconfig"]).arg(kubeconfig);
-    data.iter().for_each(|data| drop(command.arg("--data-dir").arg(data)));
+    if let Some(data) = data {
+        command.arg("--data-dir").arg(data);
+    }
     let run = command.env("XDG_DATA_HOME", "/nowhere").output().expect("the binary of this crate runs");
     let said = String::from_utf8_lossy(&run.stderr).into_owned();
     let told: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap_or_else(|_| panic!("{said}"));
