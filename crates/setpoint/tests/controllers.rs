@@ -104,7 +104,7 @@ async fn a_secret_for_a_token_is_filled_with_the_key_of_the_server() {
     secrets.create(&PostParams::default(), &serde_json::from_value(secret).unwrap()).await.unwrap();
     let mut events = secrets.watch(&WatchParams::default().timeout(60), "0").await.unwrap().boxed();
     let data = loop {
-        if let (WatchEvent::Added(secret) | WatchEvent::Modified(secret)) =
+        if let WatchEvent::Added(secret) | WatchEvent::Modified(secret) =
             events.next().await.expect("it is filled").unwrap()
             && let Some(data) = secret.data
         {
