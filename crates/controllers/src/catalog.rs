@@ -85,6 +85,11 @@ pub const ALL: &[Entry] = &[
     Entry { name: "taint-eviction-controller", alias: "taint-eviction", add: taint_eviction::add },
     Entry { name: "token-cleaner-controller", alias: "tokencleaner", add: token_cleaner::add },
     Entry { name: "ttl-after-finished-controller", alias: "ttl-after-finished", add: ttl_after_finished::add },
+    Entry {
+        name: "volumeattributesclass-protection-controller",
+        alias: "volumeattributesclass-protection-controller",
+        add: volume_protection::add_classes,
+    },
 ];
 
 /// The service account as which the controller with this name acts, in `kube-system`: the one to which Kubernetes gives a role for this
@@ -234,7 +239,7 @@ mod tests {
         assert!(choice("*").has("vehicle-controller") && choice("*").has("job-controller"));
         assert!(!choice("*,-vehicle").has("vehicle-controller"));
         let said = Choice::parse_among("car", &others).unwrap_err().to_string();
-        assert!(said.ends_with("ttl-after-finished-controller, vehicle-controller"), "{said}");
+        assert!(said.ends_with("volumeattributesclass-protection-controller, vehicle-controller"), "{said}");
     }
 
     #[test]

@@ -1,11 +1,13 @@
-//! Volumes and claims that somebody uses are not deleted before nobody does.
+//! Volumes, claims and classes of their attributes that somebody uses are not deleted before nobody does.
 
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{self as core, PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::storage::v1::VolumeAttributesClass;
 use kube::api::{Api, ListParams};
 use kube::core::Request;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use setpoint_runtime::Key;
 use setpoint_runtime::cache::{Cached, Informer};
 use setpoint_runtime::controller::{Action, Context, Error, Predicate};
@@ -17,8 +19,9 @@ use crate::pod::{Pod, claims};
 
 const CLAIM_FINALIZER: &str = "kubernetes.io/pvc-protection";
 const VOLUME_FINALIZER: &str = "kubernetes.io/pv-protection";
+const CLASS_FINALIZER: &str = "kubernetes.io/vac-protection";
 
-/// How many pods are asked for at once.
+/// How many objects are asked for at once.
 const PAGE: u32 = 500;
 
 /// Adds the controller of volumes.
@@ -104,19 +107,83 @@ fn is_shut_down(pod: &Pod) -> bool {
     pod.is_deleting() && pod.metadata.deletion_grace_period_seconds == Some(0)
 }
 
-#[derive(Deserialize)]
-struct Page {
-    metadata: kube::core::ListMeta,
-    items: Vec<Pod>,
-}
-
 async fn is_used_now(context: &Context, namespace: &str, claim: &PersistentVolumeClaim) -> Result<bool, Error> {
     let path = Api::<core::Pod>::namespaced(context.client().clone(), namespace).resource_url().to_owned();
+    is_any_now(context, &path, |pod: &Pod| uses(pod, claim)).await
+}
+
+/// Adds the controller of classes of volume attributes.
+pub fn add_classes(wiring: &Wiring<'_>) -> Result<(), ManagerError> {
+    let desk = wiring.desk("volumeattributesclass-protection-controller")?;
+    let classes: Informer<VolumeAttributesClass> = wiring.informer();
+    let claims: Informer<PersistentVolumeClaim> = wiring.informer();
+    let volumes: Informer<PersistentVolume> = wiring.informer();
+    let keys = |names: Vec<&str>| names.into_iter().map(Key::cluster).collect();
+    let cache = classes.clone();
+    let controller = desk
+        .controller(&classes, 1)
+        .predicate(Predicate::new(|_, class: &VolumeAttributesClass| {
+            matches!(finalizers::phase(class, CLASS_FINALIZER), Phase::Add | Phase::CleanUp)
+        }))
+        .watches(&claims, move |claim| keys(classes_of_claim(claim)))
+        .watches(&volumes, move |volume| keys(classes_of_volume(volume)))
+        .build(move |context: Context, key: Key| protect_class(context, cache.clone(), key));
+    desk.run(controller)
+}
+
+async fn protect_class(context: Context, classes: Informer<VolumeAttributesClass>, key: Key) -> Result<Action, Error> {
+    let Some(class) = context.read(&classes, &key) else { return Ok(Action::done()) };
+    let api: Api<VolumeAttributesClass> = Api::all(context.client().clone());
+    match finalizers::phase(&*class, CLASS_FINALIZER) {
+        Phase::Add => drop(finalizers::add(&api, &*class, CLASS_FINALIZER).await?),
+        Phase::CleanUp if !is_class_used_now(&context, key.name()).await? => {
+            finalizers::remove(&api, &*class, CLASS_FINALIZER).await?;
+        }
+        Phase::CleanUp | Phase::Live | Phase::Gone => {}
+    }
+    Ok(Action::done())
+}
+
+/// Whether a volume or a claim names a class. Classes go rarely, so the server is asked: a cache may not know all of them yet.
+async fn is_class_used_now(context: &Context, class: &str) -> Result<bool, Error> {
+    let claims = Api::<PersistentVolumeClaim>::all(context.client().clone()).resource_url().to_owned();
+    let volumes = Api::<PersistentVolume>::all(context.client().clone()).resource_url().to_owned();
+    Ok(is_any_now(context, &volumes, |volume| classes_of_volume(volume).contains(&class)).await?
+        || is_any_now(context, &claims, |claim| classes_of_claim(claim).contains(&class)).await?)
+}
+
+/// The classes that a claim asks for, has, or is on its way to.
+fn classes_of_claim(claim: &PersistentVolumeClaim) -> Vec<&str> {
+    let status = claim.status.as_ref();
+    let asked = claim.spec.as_ref().and_then(|spec| spec.volume_attributes_class_name.as_deref());
+    let current = status.and_then(|status| status.current_volume_attributes_class_name.as_deref());
+    let change = status.and_then(|status| status.modify_volume_status.as_ref());
+    let target = change.and_then(|change| change.target_volume_attributes_class_name.as_deref());
+    [asked, current, target].into_iter().flatten().filter(|name| !name.is_empty()).collect()
+}
+
+fn classes_of_volume(volume: &PersistentVolume) -> Vec<&str> {
+    let name = volume.spec.as_ref().and_then(|spec| spec.volume_attributes_class_name.as_deref());
+    name.into_iter().filter(|name| !name.is_empty()).collect()
+}
+
+#[derive(Deserialize)]
+struct Page<K> {
+    metadata: kube::core::ListMeta,
+    items: Vec<K>,
+}
+
+/// Whether there is such an object on the server now.
+async fn is_any_now<K: DeserializeOwned>(
+    context: &Context,
+    path: &str,
+    is_one: impl Fn(&K) -> bool,
+) -> Result<bool, Error> {
     let mut params = ListParams::default().limit(PAGE);
     loop {
-        let request = Request::new(path.clone()).list(&params).map_err(kube::Error::BuildRequest)?;
-        let page: Page = context.client().request(request).await?;
-        if page.items.iter().any(|pod| uses(pod, claim)) {
+        let request = Request::new(path).list(&params).map_err(kube::Error::BuildRequest)?;
+        let page: Page<K> = context.client().request(request).await?;
+        if page.items.iter().any(&is_one) {
             return Ok(true);
         }
         match page.metadata.continue_.filter(|token| !token.is_empty()) {

@@ -2,7 +2,7 @@
 
 use futures_util::future::BoxFuture;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
-use k8s_openapi::api::storage::v1::StorageClass;
+use k8s_openapi::api::storage::v1::{StorageClass, VolumeAttributesClass};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use setpoint_testkit::{ControlPlane, Process, Scenario, State};
@@ -203,6 +203,63 @@ impl Scenario for InUse {
 #[test]
 fn what_is_used_stays_until_it_is_not() {
     exhaust(&InUse).assert();
+}
+
+/// Three classes are deleted: nobody uses one, a claim another, a volume the third, which it changes for a fourth.
+struct Classes;
+
+impl Scenario for Classes {
+    fn name(&self) -> &'static str {
+        "volumes::a_class_of_attributes_stays_while_a_claim_or_a_volume_has_it"
+    }
+
+    fn prepare<'a>(&'a self, plane: &'a ControlPlane) -> BoxFuture<'a, ()> {
+        Box::pin(async {
+            for name in ["unused", "claimed", "had", "new"] {
+                let class =
+                    json!({"metadata": {"name": name}, "driverName": "d.example.com", "parameters": {"a": "b"}});
+                classes(plane).create(&PostParams::default(), &serde_json::from_value(class).unwrap()).await.unwrap();
+            }
+            claim(plane, "one", "1Gi", json!({"volumeAttributesClassName": "claimed"})).await;
+            let csi = json!({"hostPath": null, "csi": {"driver": "d.example.com", "volumeHandle": "v"}});
+            let mut more = json!({"volumeAttributesClassName": "had"});
+            more.as_object_mut().unwrap().extend(csi.as_object().unwrap().clone());
+            volume(plane, "v", "1Gi", more).await;
+        })
+    }
+
+    fn process(&self, process: Process) -> BoxFuture<'static, ()> {
+        controllers(process, "volumeattributesclass-protection-controller")
+    }
+
+    fn drive<'a>(&'a self, plane: &'a ControlPlane) -> BoxFuture<'a, ()> {
+        Box::pin(async {
+            plane.settle().await.unwrap();
+            for name in ["unused", "claimed", "had"] {
+                classes(plane).delete(name, &DeleteParams::default()).await.unwrap();
+            }
+            plane.settle().await.unwrap();
+            assert!(classes(plane).get_opt("had").await.unwrap().is_some(), "a volume has it");
+            let volumes: Api<PersistentVolume> = Api::all(plane.client());
+            let patch = Patch::Merge(json!({"spec": {"volumeAttributesClassName": "new"}}));
+            volumes.patch("v", &PatchParams::default(), &patch).await.unwrap();
+        })
+    }
+
+    fn outcome(&self, state: &State) -> Result<(), String> {
+        let left = state.objects("storage.k8s.io", "volumeattributesclasses");
+        let names: Vec<_> = left.iter().filter_map(|class| class["metadata"]["name"].as_str()).collect();
+        expect("classes", &json!(names), names == ["claimed", "new"])
+    }
+}
+
+fn classes(plane: &ControlPlane) -> Api<VolumeAttributesClass> {
+    Api::all(plane.client())
+}
+
+#[test]
+fn a_class_of_attributes_stays_while_a_claim_or_a_volume_has_it() {
+    exhaust(&Classes).assert();
 }
 
 /// What pods of one name bring with them, and what is in the way of it.
