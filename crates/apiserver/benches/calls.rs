@@ -1,6 +1,8 @@
 //! What a call costs inside of the server, one line each: no socket, no TLS, no disk. Run by `make bench`.
 //!
 //! One thread does everything, so the time that passes is the time that a processor spends.
+//!
+//! Words after `--` choose parts, a number says how many rounds: `cargo bench -p setpoint-apiserver --bench calls -- pods 3`.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -33,11 +35,24 @@ fn main() {
     runtime.block_on(async {
         for _ in 0..rounds {
             let server = Server::start().await;
-            server.maps().await;
-            server.pods().await;
-            server.askers().await;
+            if is_chosen("maps") {
+                server.maps().await;
+            }
+            if is_chosen("pods") {
+                server.pods().await;
+            }
+            if is_chosen("askers") {
+                server.askers().await;
+            }
         }
     });
+}
+
+/// Whether a part is to run: all do, unless some are named.
+fn is_chosen(part: &str) -> bool {
+    let mut words = std::env::args().skip(1).filter(|word| !word.starts_with('-') && word.parse::<usize>().is_err());
+    let first = words.next();
+    first.is_none() || first.into_iter().chain(words).any(|word| word == part)
 }
 
 struct Server {

@@ -255,7 +255,8 @@ pub(crate) async fn shown(call: &Call<'_>, object: &Object) -> Result<Value, Box
     let Some(converter) = call.served.converter() else { return Ok(objects::shown(call.served, object)) };
     let mut value = objects::value(object);
     call.kind().behaviour.read_own(&mut value);
-    Ok(converter.converted(around(call), call.kind(), &value, &call.kind().api_version()).await?)
+    let version = call.kind().api_version();
+    Ok(Box::pin(converter.converted(around(call), call.kind(), &value, &version)).await?)
 }
 
 /// The stored objects of a list as the kind of a request shows them.
@@ -263,7 +264,7 @@ pub(crate) async fn shown_all(call: &Call<'_>, objects: &[Arc<Object>]) -> Resul
     let values = objects.iter().map(|object| objects::value(object));
     match call.served.converter() {
         None => Ok(values.map(|value| call.served.show_stored(value)).collect()),
-        Some(_) => Ok(shown_values(around(call), call.served, values.collect()).await?),
+        Some(_) => Ok(Box::pin(shown_values(around(call), call.served, values.collect())).await?),
     }
 }
 
@@ -284,7 +285,7 @@ pub(crate) async fn shown_values(
 pub(crate) async fn stored_form(call: &Call<'_>, object: &Value) -> Result<Option<Value>, Box<Status>> {
     let Some(converter) = call.served.converter().filter(|_| call.served.is_converted()) else { return Ok(None) };
     let storage = &call.served.custom.as_ref().expect("only custom kinds have one").storage;
-    Ok(Some(converter.converted(around(call), call.kind(), object, storage).await?))
+    Ok(Some(Box::pin(converter.converted(around(call), call.kind(), object, storage)).await?))
 }
 
 fn around<'a>(call: &Call<'a>) -> Surroundings<'a> {

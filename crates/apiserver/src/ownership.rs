@@ -56,7 +56,7 @@ pub(crate) async fn update(call: &Call<'_>, options: &WriteOptions, live: Option
     loop {
         let mut marked = new.clone();
         mark(call, options, live, &mut marked);
-        match conversion::make_missing(call).await {
+        match Box::pin(conversion::make_missing(call)).await {
             Ok(true) => {}
             Ok(false) => return *new = marked,
             Err(_) => return drop(new.ensure("metadata").remove("managedFields")),

@@ -306,7 +306,7 @@ impl Inner {
         let target = path::parse(parts.uri.path());
         let user = self.authenticated(&parts);
         if let (Some(audit), Some(id)) = (self.audit.get(), id) {
-            *record = Record::begin(audit, &self.clock, id, &parts, &target, user.as_deref().ok());
+            *record = Record::begin(audit, &self.clock, id, &parts, &target, user.as_ref().ok());
         }
         let user = match user {
             Ok(user) => user,
@@ -502,7 +502,7 @@ impl Inner {
             Ok(answer::page_not_found())
         } else {
             let served = served.ok_or_else(unknown_resource)?;
-            place.work(self.dispatch(served, parts, &path, query, caller, received.body)).await
+            place.work(Box::pin(self.dispatch(served, parts, &path, query, caller, received.body))).await
         };
         if let Ok(response) = &mut response {
             place.tell(response);

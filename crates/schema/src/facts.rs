@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::types::{Field, List, ListType, Map, Patch, Published, Schema, Shape, Struct, Text, Type, TypeId, TypeRef};
+use crate::types::{Field, List, ListType, Map, Patch, Published, Schema, Shape, Struct, Text, Type, TypeId, TypeRef, head};
 
 /// The types of all built-in kinds.
 pub static BUILTIN: Schema = Schema::from_static(TYPES);
@@ -107,7 +107,7 @@ const fn f(
     required: bool,
     published: &'static Published,
 ) -> Field {
-    Field { name: s(name), ty: TypeId(ty), pointer, omit_empty, omit_zero, required, published }
+    Field { name: s(name), head: head(name), ty: TypeId(ty), pointer, omit_empty, omit_zero, required, published }
 }
 
 include!(concat!(env!("OUT_DIR"), "/facts.rs"));

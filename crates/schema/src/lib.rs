@@ -38,6 +38,7 @@ pub mod patch;
 pub mod protobuf;
 pub mod regexp;
 pub mod selectable;
+pub mod settled;
 pub mod types;
 pub mod yaml;
 

@@ -143,6 +143,8 @@ pub enum ListType {
 pub struct Field {
     /// JSON name.
     pub name: Text,
+    /// The beginning of the name as [`head`] tells it.
+    pub head: u64,
     /// Type of the value.
     pub ty: TypeId,
     /// A pointer in Go: a zero value that was given is kept.
@@ -266,7 +268,7 @@ impl<'a> TypeRef<'a> {
     /// The field called `name` in JSON.
     pub fn field(self, name: &str) -> Option<&'a Field> {
         let (fields, sought) = (self.fields(), head(name));
-        let order = |field: &Field| head(&field.name).cmp(&sought).then_with(|| (*field.name).cmp(name));
+        let order = |field: &Field| field.head.cmp(&sought).then_with(|| (*field.name).cmp(name));
         fields.binary_search_by(order).ok().map(|at| &fields[at])
     }
 
@@ -341,10 +343,17 @@ impl<'a> TypeRef<'a> {
         ) || matches!(self.shape(), Shape::Struct(s) if s.open)
     }
 }
+
 /// The first eight bytes of a name as a number of the same order. Most names differ in them, and to compare numbers takes no call.
-fn head(name: &str) -> u64 {
-    match name.as_bytes().first_chunk() {
-        Some(head) => u64::from_be_bytes(*head),
-        None => (0..8).fold(0, |head, at| head << 8 | u64::from(name.as_bytes().get(at).copied().unwrap_or(0))),
+pub const fn head(name: &str) -> u64 {
+    let bytes = name.as_bytes();
+    if let Some(head) = bytes.first_chunk() {
+        return u64::from_be_bytes(*head);
     }
+    let (mut head, mut at) = (0, 0);
+    while at < 8 {
+        head = head << 8 | if at < bytes.len() { bytes[at] as u64 } else { 0 };
+        at += 1;
+    }
+    head
 }

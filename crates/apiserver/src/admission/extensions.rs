@@ -186,12 +186,13 @@ impl Plugins {
         notes: &mut Notes,
     ) -> Result<(), Box<Status>> {
         if !request.is_exempt_from_policies() {
-            policy::mutate(&self.mutating_policies, request, object.as_deref_mut(), old, rounds).await?;
+            let policies = &self.mutating_policies;
+            Box::pin(policy::mutate(policies, request, object.as_deref_mut(), old, rounds)).await?;
         }
         if request.is_exempt_from_hooks() {
             return Ok(());
         }
-        webhook::mutate(&self.mutating_hooks, request, object, old, rounds, notes).await
+        Box::pin(webhook::mutate(&self.mutating_hooks, request, object, old, rounds, notes)).await
     }
 
     /// Lets them judge an object.
@@ -203,11 +204,11 @@ impl Plugins {
         notes: &mut Notes,
     ) -> Result<(), Box<Status>> {
         if !request.is_exempt_from_policies() {
-            policy::validate(&self.validating_policies, request, object, old, notes).await?;
+            Box::pin(policy::validate(&self.validating_policies, request, object, old, notes)).await?;
         }
         if request.is_exempt_from_hooks() {
             return Ok(());
         }
-        webhook::validate(&self.validating_hooks, request, object, old, notes).await
+        Box::pin(webhook::validate(&self.validating_hooks, request, object, old, notes)).await
     }
 }

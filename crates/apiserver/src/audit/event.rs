@@ -1,6 +1,7 @@
 //! An event as it is written: the fields of `Event` in `audit.k8s.io/v1`, in their order.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
@@ -24,7 +25,7 @@ pub(super) struct Event {
     pub(super) request_uri: String,
     pub(super) verb: String,
     #[serde(serialize_with = "user")]
-    pub(super) user: User,
+    pub(super) user: Arc<User>,
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "some_user")]
     pub(super) impersonated_user: Option<User>,
     #[serde(skip_serializing_if = "Option::is_none")]

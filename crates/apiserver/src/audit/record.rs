@@ -39,7 +39,8 @@ pub(crate) struct Record {
     log: Log,
     clock: Clock,
     decision: Decision,
-    event: Event,
+    /// Large, and passed on with the request.
+    event: Box<Event>,
     /// Whether it may run for hours: its beginning is written down too.
     is_long: bool,
     /// Whether what it carries is nobody else's business.
@@ -54,7 +55,7 @@ impl Record {
         id: &str,
         parts: &Parts,
         target: &Target<'_>,
-        user: Option<&User>,
+        user: Option<&Arc<User>>,
     ) -> Option<Record> {
         let query = Query::parse(parts.uri.query().unwrap_or(""));
         let method = parts.method.as_str().to_ascii_lowercase();
@@ -66,7 +67,7 @@ impl Record {
                 Asked::of_resource(&parts.method, path, &query, &narrowed)
             }
         };
-        let mut decision = audit.policy.decide(user, &asked);
+        let mut decision = audit.policy.decide(user.map(|user| &**user), &asked);
         let is_confidential = is_confidential(&asked.what);
         if is_confidential {
             decision.level = decision.level.min(Level::Metadata);
@@ -76,7 +77,7 @@ impl Record {
             return None;
         }
         let received = micro(clock.now());
-        let event = Event {
+        let event = Box::new(Event {
             kind: "Event",
             api_version: "audit.k8s.io/v1",
             level: decision.level,
@@ -96,7 +97,7 @@ impl Record {
             stage_timestamp: received.clone(),
             request_received_timestamp: received,
             annotations: BTreeMap::new(),
-        };
+        });
         let is_long = is_long(&asked);
         Some(Record { log: audit.log.clone(), clock: clock.clone(), decision, event, is_long, is_confidential })
     }
@@ -207,7 +208,9 @@ impl Drop for Ending {
 
 /// Adds the name of its request to an answer.
 pub(crate) fn name_answer(response: &mut Response<Body>, id: &str) {
-    if let Ok(value) = header::HeaderValue::from_str(id) {
+    if let Ok(mut value) = header::HeaderValue::from_str(id) {
+        // No other answer has it: it would only push the headers that all have out of the table of a connection.
+        value.set_sensitive(true);
         response.headers_mut().insert(HEADER, value);
     }
 }

@@ -8,7 +8,9 @@ use setpoint_api::{FieldError, GroupKind, GroupVersion, Path, Status};
 use setpoint_schema::json::Json;
 use setpoint_schema::kind::Types;
 use setpoint_schema::patch::{self, JsonPatch, MergePatch, StrategicPatch, Strictness};
-use setpoint_schema::{Edit, Kind, TypeRef, decode, facts};
+use setpoint_schema::normal::normalize;
+use setpoint_schema::settled::is_settled;
+use setpoint_schema::{Decoded, Edit, Kind, TypeRef, decode, facts};
 
 use super::{create, update};
 use crate::answer::Answer;
@@ -73,6 +75,14 @@ impl Patch<'_> {
     }
 }
 
+/// What a patch made of an object.
+enum Made<'a> {
+    /// Something to be read.
+    Document(Json<'a>),
+    /// Something that reading would leave as it is.
+    Settled(Value),
+}
+
 pub(super) async fn apply(
     call: &mut Call<'_>,
     body: Body,
@@ -134,18 +144,22 @@ fn patched(
     let is_kept = |name: &str| fields.as_ref().is_some_and(|fields| !fields.contains(&name));
     let own = old.as_object().into_iter().flatten();
     let document = match patch {
-        Patch::Json(patch) => patch.apply(go_order(old, root)).map_err(refused)?,
+        Patch::Json(patch) => Made::Document(patch.apply(go_order(old, root)).map_err(refused)?),
         // Errors follow the order of the patch here, so the order of what it changes doesn't matter.
         Patch::Merge(patch) => {
             let changing = own.clone().filter(|(name, _)| !is_kept(name));
-            patch.apply(Json::Object(changing.map(|(name, value)| (name.into(), Json::of(value))).collect()))
+            let changing = changing.map(|(name, value)| (name.into(), Json::of(value)));
+            Made::Document(patch.apply(Json::Object(changing.collect())))
         }
         Patch::Strategic(patch) => {
             let changing = own.clone().filter(|(name, _)| !is_kept(name));
             let changing = changing.map(|(name, value)| (name.clone(), value.clone())).collect();
             let mut merged = patch.apply(Value::Object(changing), root).map_err(refused)?.value;
             patch::convert_numbers(&mut merged, root);
-            Json::from(merged)
+            match is_settled(&merged, root) {
+                true => Made::Settled(merged),
+                false => Made::Document(Json::from(merged)),
+            }
         }
     };
     let shown = || shown(patch, old, root);
@@ -154,14 +168,20 @@ fn patched(
         invalid_patch(&shown(), &words)
     };
     // A strategic patch is merged into an object of the kind's own type, whatever kind it says.
-    if !matches!(patch, Patch::Strategic(_)) {
-        check_still_of(kind, &document, &shown)?;
+    if let (Patch::Json(_) | Patch::Merge(_), Made::Document(document)) = (patch, &document) {
+        check_still_of(kind, document, &shown)?;
         let is_whole = matches!(kind.types, Types::Builtin) && fields.is_none();
-        if is_whole && is_without_version(&document) {
-            return Err(unversioned(call, &document, validation, &shown));
+        if is_whole && is_without_version(document) {
+            return Err(unversioned(call, document, validation, &shown));
         }
     }
-    let decoded = kind.behaviour.decode(document, root).map_err(invalid)?;
+    let decoded = match document {
+        Made::Document(document) => kind.behaviour.decode(document, root).map_err(invalid)?,
+        Made::Settled(mut value) => {
+            normalize(&mut value, root);
+            Decoded { value, converted: Vec::new(), strict: Vec::new(), emptied: Vec::new() }
+        }
+    };
     let mut strict: Vec<Cow<'_, str>> = patch.complaints().iter().map(|text| Cow::Borrowed(text.as_str())).collect();
     let unknown = if matches!(patch, Patch::Strategic(_)) { decoded.converted } else { decoded.strict };
     strict.extend(unknown.into_iter().map(Cow::Owned));

@@ -44,13 +44,13 @@ pub(super) async fn run(call: &mut Call<'_>, name: &str, method: &Method, body: 
         check_form(call, false)?;
     }
     match (name, verb) {
-        ("scale", _) => scale::run(call, verb, body).await,
+        ("scale", _) => Box::pin(scale::run(call, verb, body)).await,
         ("binding", "create") => binding::run(call, body).await,
-        ("eviction", "create") => eviction::run(call, body).await,
-        ("token", "create") => token(call, body).await,
+        ("eviction", "create") => Box::pin(eviction::run(call, body)).await,
+        ("token", "create") => Box::pin(token(call, body)).await,
         ("log", _) => node_stream::run(call, name),
         ("exec" | "attach" | "portforward" | "proxy", _) => {
-            admission::connect(call, name).await?;
+            Box::pin(admission::connect(call, name)).await?;
             node_stream::run(call, name)
         }
         (_, "get") if part.root == call.kind().root => {

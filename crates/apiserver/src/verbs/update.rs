@@ -191,7 +191,7 @@ async fn made(call: &mut Call<'_>, make: &mut Make<'_>, old: &Value) -> Result<V
     let warnings = call.warnings.len();
     loop {
         let made = make(call, old);
-        if call.memo.is_none() || !conversion::make_missing(call).await? {
+        if call.memo.is_none() || !Box::pin(conversion::make_missing(call)).await? {
             return made;
         }
         call.warnings.truncate(warnings);

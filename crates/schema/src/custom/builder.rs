@@ -12,7 +12,7 @@ use super::tree::{Below, Facet, JsonType, Node, Tree};
 use crate::cel;
 use crate::edit::Edit;
 use crate::facts;
-use crate::types::{Field, List, ListType, Map, Published, Schema, Shape, Struct, Text, Type, TypeId};
+use crate::types::{Field, List, ListType, Map, Published, Schema, Shape, Struct, Text, Type, TypeId, head};
 
 /// Deepest schema. Bodies are bounded to a smaller depth; this only keeps the walk's stack bounded.
 const DEPTH_MAX: usize = 100;
@@ -228,6 +228,7 @@ impl Builder {
 fn field(name: &str, ty: TypeId, required: bool) -> Field {
     Field {
         name: Text::Owned(name.to_owned()),
+        head: head(name),
         ty,
         pointer: true,
         omit_empty: true,

@@ -8,7 +8,7 @@ use proptest::sample::select;
 use serde_json::{Map as Object, Value, json};
 
 use super::{ApplyError, Managers, OnConflict, OneVersion, Operation, Write};
-use crate::types::{Field, List, ListType, Map, Published, Schema, Shape, Struct, Type, TypeId};
+use crate::types::{Field, List, ListType, Map, Published, Schema, Shape, Struct, Type, TypeId, head};
 
 /// A type of the model.
 #[derive(Debug, Clone)]
@@ -248,6 +248,7 @@ fn push(shape: Shape, types: &mut Vec<Type>) -> TypeId {
 fn new_field(name: &'static str, ty: TypeId) -> Field {
     Field {
         name: name.into(),
+        head: head(name),
         ty,
         pointer: true,
         omit_empty: true,

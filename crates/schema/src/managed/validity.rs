@@ -46,8 +46,17 @@ impl fmt::Display for Misfit {
 
 /// Checks that a value fits its form.
 pub(super) fn validate(value: &Value, form: Form<'_>, duplicates: Duplicates) -> Result<(), Misfit> {
+    run(value, None, form, duplicates)
+}
+
+/// Checks that the next version of a value fits its form. The last one does: fields that are as they were are passed over.
+pub(super) fn validate_next(value: &Value, last: &Value, form: Form<'_>, duplicates: Duplicates) -> Result<(), Misfit> {
+    run(value, Some(last), form, duplicates)
+}
+
+fn run(value: &Value, last: Option<&Value>, form: Form<'_>, duplicates: Duplicates) -> Result<(), Misfit> {
     let mut check = Check { duplicates, way: Vec::new(), mistakes: Vec::new() };
-    check.value(value, form);
+    check.value(value, last, form);
     if check.mistakes.is_empty() { Ok(()) } else { Err(Misfit { mistakes: check.mistakes }) }
 }
 
@@ -64,7 +73,7 @@ enum Step<'v> {
 }
 
 impl<'v> Check<'v> {
-    fn value(&mut self, value: &'v Value, form: Form<'_>) {
+    fn value(&mut self, value: &'v Value, last: Option<&Value>, form: Form<'_>) {
         if value.is_null() || form.is_anything() {
             return;
         }
@@ -72,7 +81,7 @@ impl<'v> Check<'v> {
             (Atom::Scalar(scalar), _) => self.scalar(value, scalar),
             (Atom::List(list), Value::Array(items)) => self.items(items, list),
             (Atom::List(_), _) => self.mistake(format!("expected list, got {}", printed(value))),
-            (Atom::Map(map), Value::Object(fields)) => self.fields(fields, map),
+            (Atom::Map(map), Value::Object(fields)) => self.fields(fields, last.and_then(Value::as_object), map),
             (Atom::Map(_), _) => self.mistake(format!("expected map, got {}", printed(value))),
         }
     }
@@ -109,15 +118,19 @@ impl<'v> Check<'v> {
             if told_apart && !seen.insert(step.clone()) {
                 self.mistake(format!("duplicate entries for key {step}"));
             }
-            self.below(Step::Item(step), item, list.item);
+            self.below(Step::Item(step), item, None, list.item);
         }
     }
 
-    fn fields(&mut self, fields: &'v Map<String, Value>, map: MapAtom<'_>) {
+    fn fields(&mut self, fields: &'v Map<String, Value>, last: Option<&Map<String, Value>>, map: MapAtom<'_>) {
         for (name, value) in fields {
+            let before = last.and_then(|last| last.get(name));
+            if before == Some(value) {
+                continue;
+            }
             let step = Step::Field(name);
             match map.child(name) {
-                Some(form) => self.below(step, value, form),
+                Some(form) => self.below(step, value, before, form),
                 None => {
                     self.way.push(step);
                     self.mistake("field not declared in schema".to_owned());
@@ -128,9 +141,9 @@ impl<'v> Check<'v> {
         }
     }
 
-    fn below(&mut self, step: Step<'v>, value: &'v Value, form: Form<'_>) {
+    fn below(&mut self, step: Step<'v>, value: &'v Value, last: Option<&Value>, form: Form<'_>) {
         self.way.push(step);
-        self.value(value, form);
+        self.value(value, last, form);
         self.way.pop();
     }
 

@@ -8,7 +8,7 @@ use super::field_set::FieldSet;
 use super::last_applied;
 use super::managers::{Manager, Managers, Operation, UPDATE_MANAGERS_MAX};
 use super::ownership::{OnConflict, Outcome, Rules, Versions};
-use super::validity::{Duplicates, validate};
+use super::validity::{Duplicates, validate, validate_next};
 use crate::edit::Edit;
 use crate::normal::normalize;
 use crate::types::TypeRef;
@@ -87,7 +87,7 @@ impl Write<'_> {
 
     fn update_stored(&self, live: &Value, new: &mut Value, entries: &[Value]) {
         let writer = self.writer(self.manager, Operation::Update);
-        if validate(new, Form::of(self.ty), Duplicates::Allowed).is_ok()
+        if validate_next(new, live, Form::of(self.ty), Duplicates::Allowed).is_ok()
             && let Ok(managers) = self.rules().update_stored(live, new, entries, &writer, self.time)
         {
             set_managed_fields(new, managers.encode());
