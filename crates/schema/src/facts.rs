@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 
-use crate::types::{Field, List, ListType, Map, Patch, Published, Schema, Shape, Struct, Text, Type, TypeId, TypeRef, head};
+use crate::types::{
+    Field, List, ListType, Map, Patch, Published, Schema, Shape, Struct, Text, Type, TypeId, TypeRef, head,
+};
 
 /// The types of all built-in kinds.
 pub static BUILTIN: Schema = Schema::from_static(TYPES);

@@ -7,8 +7,8 @@ use serde_json::Value;
 use setpoint_api::{FieldError, GroupKind, GroupVersion, Path, Status};
 use setpoint_schema::json::Json;
 use setpoint_schema::kind::Types;
-use setpoint_schema::patch::{self, JsonPatch, MergePatch, StrategicPatch, Strictness};
 use setpoint_schema::normal::normalize;
+use setpoint_schema::patch::{self, JsonPatch, MergePatch, StrategicPatch, Strictness};
 use setpoint_schema::settled::is_settled;
 use setpoint_schema::{Decoded, Edit, Kind, TypeRef, decode, facts};
 
