@@ -99,7 +99,8 @@ type Driver = Connection<TokioIo<TlsStream<TcpStream>>, Full<Bytes>>;
 /// A connection, which is driven only while it is used.
 struct Open {
     sender: SendRequest<Full<Bytes>>,
-    driver: Pin<Box<Driver>>,
+    /// None once it has ended: as long as one is kept that has, a request that it took waits for its answer.
+    driver: Option<Pin<Box<Driver>>>,
 }
 
 impl Client {
@@ -225,7 +226,7 @@ impl Client {
         let name = ServerName::try_from(self.host.clone()).map_err(|error| error.to_string())?;
         let stream = TlsConnector::from(config).connect(name, stream).await.map_err(|error| self.tls_words(&error))?;
         let (sender, driver) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
-        Ok(Open { sender, driver: Box::pin(driver) })
+        Ok(Open { sender, driver: Some(Box::pin(driver)) })
     }
 
     async fn addresses(&self, around: Surroundings<'_>) -> Result<Vec<SocketAddr>, String> {
@@ -288,14 +289,14 @@ impl Open {
             }
         };
         tokio::pin!(work);
-        let mut over = false;
-        loop {
+        if let Some(driving) = driver {
             tokio::select! {
                 biased;
                 answer = &mut work => return answer,
-                _ = &mut *driver, if !over => over = true,
+                _ = driving => *driver = None,
             }
         }
+        work.await
     }
 }
 

@@ -16,9 +16,11 @@ use rcgen::{CertificateParams, KeyPair};
 use rustls::ServerConfig;
 use rustls::pki_types::PrivateKeyDer;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
 use crate::body::{Body, full};
 
@@ -45,6 +47,9 @@ pub(crate) struct Backend {
     /// The certificate to trust, as configurations have it.
     pub(crate) ca_bundle: String,
     asked: Arc<Mutex<Vec<(String, Value)>>>,
+    /// Tells connections to end, and counts those that are open.
+    ending: watch::Sender<()>,
+    open: watch::Receiver<usize>,
     _serving: Arc<JoinSet<()>>,
 }
 
@@ -77,9 +82,18 @@ impl Backend {
         let asked = Arc::new(Mutex::new(Vec::new()));
         let mut serving = JoinSet::new();
         let answer: Arc<Answer> = Arc::new(answer);
-        serving.spawn(serve(listener, TlsAcceptor::from(Arc::new(config)), answer, Arc::clone(&asked)));
+        let (ending, open) = (watch::Sender::new(()), watch::Sender::new(0));
+        let server = Serving { answer, asked: Arc::clone(&asked), ending: ending.subscribe(), open };
+        let counted = server.open.subscribe();
+        serving.spawn(server.run(listener, TlsAcceptor::from(Arc::new(config))));
         let ca_bundle = setpoint_schema::base64::encode(certificate.pem().as_bytes());
-        Backend { address, ca_bundle, asked, _serving: Arc::new(serving) }
+        Backend { address, ca_bundle, asked, ending, open: counted, _serving: Arc::new(serving) }
+    }
+
+    /// Ends all connections that wait for a request, as a server does that is stopped or tired of waiting.
+    pub(crate) async fn hang_up(&self) {
+        self.ending.send_replace(());
+        self.open.clone().wait_for(|open| *open == 0).await.unwrap();
     }
 
     /// How many requests there were so far.
@@ -100,20 +114,41 @@ impl Backend {
 
 type Answer = dyn Fn(&Value) -> Reply + Send + Sync;
 
-async fn serve(
-    listener: TcpListener,
-    acceptor: TlsAcceptor,
+#[derive(Clone)]
+struct Serving {
     answer: Arc<Answer>,
     asked: Arc<Mutex<Vec<(String, Value)>>>,
-) {
-    let mut connections = JoinSet::new();
-    while let Ok((stream, _)) = listener.accept().await {
-        let (acceptor, answer, asked) = (acceptor.clone(), Arc::clone(&answer), Arc::clone(&asked));
-        connections.spawn(async move {
-            let Ok(stream) = acceptor.accept(stream).await else { return };
-            let service = service_fn(|request: Request<Incoming>| reply(request, &*answer, &asked));
-            let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
-        });
+    ending: watch::Receiver<()>,
+    open: watch::Sender<usize>,
+}
+
+impl Serving {
+    async fn run(self, listener: TcpListener, acceptor: TlsAcceptor) {
+        let mut connections = JoinSet::new();
+        while let Ok((stream, _)) = listener.accept().await {
+            let (acceptor, serving) = (acceptor.clone(), self.clone());
+            connections.spawn(async move {
+                let Ok(stream) = acceptor.accept(stream).await else { return };
+                serving.open.send_modify(|open| *open += 1);
+                serving.serve(stream).await;
+                serving.open.send_modify(|open| *open -= 1);
+            });
+        }
+    }
+
+    async fn serve(&self, stream: TlsStream<TcpStream>) {
+        let mut ending = self.ending.clone();
+        ending.mark_unchanged();
+        let service = service_fn(|request: Request<Incoming>| reply(request, &*self.answer, &self.asked));
+        let serving = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+        tokio::pin!(serving);
+        tokio::select! {
+            _ = &mut serving => {}
+            _ = ending.changed() => {
+                serving.as_mut().graceful_shutdown();
+                let _ = serving.await;
+            }
+        }
     }
 }
 

@@ -216,6 +216,19 @@ async fn a_webhook_that_never_answers_is_not_waited_for() {
     assert_eq!((code, message), (500, expected));
 }
 
+/// Its last connection was kept for the next call, and is of no use any more.
+#[tokio::test]
+async fn a_webhook_that_was_stopped_meanwhile_is_asked_over_a_new_connection() {
+    let server = Server::start().await;
+    let backend = Backend::start(|_| allowed()).await;
+    configure(&server, VALIDATING, "v", vec![hook("v.example.com", &backend, json!({}))]).await;
+    for (asked, name) in ["a", "b", "c"].into_iter().enumerate() {
+        server.done("POST", MAPS, map(name)).await;
+        assert_eq!(backend.count(), asked + 1);
+        backend.hang_up().await;
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_webhook_that_answers_drop_by_drop_is_not_waited_for() {
     let server = Server::start().await;
