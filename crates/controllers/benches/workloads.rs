@@ -258,8 +258,11 @@ async fn rollout(count: usize) {
     let next = Patch::Merge(json!({"spec": {"template": template("web:2")}}));
     deployments.patch("web", &PatchParams::default(), &next).await.expect("a change");
     loop {
-        let status = deployments.get("web").await.expect("a deployment").status.unwrap_or_default();
-        let is_done = |number: Option<i32>| number == i32::try_from(count).ok();
+        let deployment = deployments.get("web").await.expect("a deployment");
+        let status = deployment.status.unwrap_or_default();
+        // What it says before it has seen the change is of the pods before.
+        let is_seen = status.observed_generation == deployment.metadata.generation;
+        let is_done = |number: Option<i32>| is_seen && number == i32::try_from(count).ok();
         if is_done(status.updated_replicas) && is_done(status.available_replicas) && is_done(status.replicas) {
             break;
         }

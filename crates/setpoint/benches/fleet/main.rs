@@ -100,6 +100,7 @@ async fn apart(vehicles: usize) {
     let mut world = World::with_hub().await;
     world.simulate(vehicles);
     world.until_running("1.0.0", vehicles).await;
+    world.until_quiet().await;
     let (server, hub) = (world.server.cpu(), world.part_cpu());
     tokio::time::sleep(Duration::from_secs(10)).await;
     println!(
