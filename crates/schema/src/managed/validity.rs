@@ -204,6 +204,22 @@ mod tests {
     }
 
     #[test]
+    fn of_a_next_version_only_what_changed_is_looked_at() {
+        let form = Form::of(kind_type("v1", "Service").unwrap());
+        let next = |last: Value, next: Value| {
+            let (last, next) = (json!({"spec": last}), json!({"spec": next}));
+            validate_next(&next, &last, form, Duplicates::Allowed).map_err(|misfit| misfit.to_string())
+        };
+        let ports = |port: Value| json!({"type": "ClusterIP", "ports": [{"port": port}]});
+        assert_eq!(next(ports(json!(1)), ports(json!(2))), Ok(()));
+        let expected = r#".spec.ports[port="x",protocol="TCP"].port: expected numeric (int or float), got string"#;
+        assert_eq!(next(ports(json!(1)), ports(json!("x"))), Err(expected.to_owned()));
+        assert_eq!(next(json!({}), ports(json!("x"))), Err(expected.to_owned()));
+        // What is stored is taken to fit.
+        assert_eq!(next(ports(json!("x")), ports(json!("x"))), Ok(()));
+    }
+
+    #[test]
     fn what_does_not_fit_is_told_with_its_path() {
         for (spec, expected) in [
             (json!({"bogus": 1}), ".spec.bogus: field not declared in schema"),
