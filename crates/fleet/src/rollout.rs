@@ -168,6 +168,11 @@ async fn reconcile(context: Context, key: Key, caches: Caches) -> Result<Action,
     let is_observed = known.observed_generation == rollout.metadata.generation;
     let case = Case { spec: &rollout.spec, terms: &terms, status: &known, is_observed, tally: &tally, back, now };
     let decision = case.decide();
+    let is_last = decision.course == Course::RolledBack && known.phase.as_deref() != Some(Course::RolledBack.word());
+    if is_last && act::is_anybody_left(&context, namespace, &facts).await? {
+        // The cache has not seen yet whom it told.
+        return Ok(Action::requeue_after(AGAIN));
+    }
     note(&context, &caches.recorder, &rollout, &known, &decision, &tally).await?;
 
     let changed = match decision.act {

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde_json::json;
 use setpoint_runtime::controller::{Context, Error};
 
+use super::back;
 use super::pick::Unconfirmed;
 use super::tally::Facts;
 use crate::kinds::{GROUP, Rollout, RolloutStatus, VERSION, Vehicle};
@@ -57,6 +58,14 @@ pub async fn unconfirmed(context: &Context, namespace: &str, facts: &Facts<'_>) 
         counted.count(facts.terms, vehicle);
     }
     Ok(counted)
+}
+
+/// Whether anybody has to go back yet, by what the API server itself says: a cache may not show yet who was told.
+pub async fn is_anybody_left(context: &Context, namespace: &str, facts: &Facts<'_>) -> Result<bool, Error> {
+    let fields = format!("spec.firmwareVersion={}", facts.firmware.spec.version);
+    let vehicles = list(context, namespace, &fields).await?;
+    let (_, back) = back::returns(facts, vehicles.iter());
+    Ok(back.ready > 0)
 }
 
 #[derive(Deserialize)]
